@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: MIT
+// Collectives as layers call them: on a backend's own tensors.
+#pragma once
+
+#include <vector>
+
+#include <tpsim/backend/backend.hpp>
+
+namespace tpsim {
+
+/// Lets a communicator reduce, join and cut the tensors of one backend object.
+template <Backend B>
+class BackendOps final : public TensorOps {
+  using Tensor = typename B::Tensor;
+
+ public:
+  explicit BackendOps(B& backend) : backend_(&backend) {}
+  [[nodiscard]] Shape shape(const void* t) const override { return backend_->shape(in(t)); }
+  [[nodiscard]] DType dtype(const void* t) const override { return backend_->dtype(in(t)); }
+  void reduce(Reduction op, std::span<const void* const> parts, void* out) const override {
+    to(out) = backend_->reduce(op, typed(parts));
+  }
+  void concat(std::span<const void* const> parts, int dim, void* out) const override {
+    to(out) = backend_->concat(typed(parts), dim);
+  }
+  void slice(const void* t, int dim, Index start, Index length, void* out) const override {
+    to(out) = backend_->slice(in(t), dim, start, length);
+  }
+  void assign(const void* t, void* out) const override {
+    if (t != out) to(out) = backend_->slice(in(t), 0, 0, backend_->shape(in(t)).rows());
+  }
+  [[nodiscard]] Buffer buffer(Tensor& t) const { return {this, &t}; }
+  [[nodiscard]] Buffer none() const { return {this, nullptr}; }
+
+ private:
+  static const Tensor& in(const void* t) { return *static_cast<const Tensor*>(t); }
+  static Tensor& to(void* t) { return *static_cast<Tensor*>(t); }
+  static std::vector<const Tensor*> typed(std::span<const void* const> parts) {
+    std::vector<const Tensor*> out;
+    for (const void* p : parts) out.push_back(static_cast<const Tensor*>(p));
+    return out;
+  }
+  B* backend_;
+};
+
+/// The sum over all ranks, on every rank.
+template <Backend B>
+[[nodiscard]] typename B::Tensor all_reduce(
+    B& backend, Communicator& comm, typename B::Tensor x,
+    std::source_location at = std::source_location::current()) {
+  const BackendOps<B> ops(backend);
+  comm.all_reduce(ops.buffer(x), ops.buffer(x), Reduction::sum, at);
+  return x;
+}
+
+/// All ranks' tensors joined along `dim` (1: columns) in rank order, on every rank.
+template <Backend B>
+[[nodiscard]] typename B::Tensor all_gather(
+    B& backend, Communicator& comm, typename B::Tensor x, int dim = 1,
+    std::source_location at = std::source_location::current()) {
+  const BackendOps<B> ops(backend);
+  comm.all_gather(ops.buffer(x), ops.buffer(x), dim, at);
+  return x;
+}
+
+}  // namespace tpsim
