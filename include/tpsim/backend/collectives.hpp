@@ -29,6 +29,10 @@ class BackendOps final : public TensorOps {
   void assign(const void* t, void* out) const override {
     if (t != out) to(out) = backend_->slice(in(t), 0, 0, backend_->shape(in(t)).rows());
   }
+  [[nodiscard]] Owned make_slice(const void* t, int dim, Index start, Index length) const override {
+    return {new Tensor(backend_->slice(in(t), dim, start, length)),
+            [](void* owned) { delete static_cast<Tensor*>(owned); }};
+  }
   [[nodiscard]] Buffer buffer(Tensor& t) const { return {this, &t}; }
   [[nodiscard]] Buffer none() const { return {this, nullptr}; }
 
@@ -37,6 +41,7 @@ class BackendOps final : public TensorOps {
   static Tensor& to(void* t) { return *static_cast<Tensor*>(t); }
   static std::vector<const Tensor*> typed(std::span<const void* const> parts) {
     std::vector<const Tensor*> out;
+    out.reserve(parts.size());
     for (const void* p : parts) out.push_back(static_cast<const Tensor*>(p));
     return out;
   }

@@ -19,9 +19,13 @@ enum class Reduction : std::uint8_t { sum, max };
 }
 
 /// What a communicator may do with a tensor that it knows nothing about. A backend supplies one
-/// of these (backend/collectives.hpp); `void*` points to its tensor.
+/// of these (backend/collectives.hpp); `void*` points to its tensor. `out` is a tensor of any
+/// shape, replaced as a whole; it may be one of the inputs, so all of them are read before it is
+/// written.
 class TensorOps {
  public:
+  /// A tensor that the communicator owns for a while.
+  using Owned = std::unique_ptr<void, void (*)(void*)>;
   virtual ~TensorOps() = default;
   [[nodiscard]] virtual Shape shape(const void* tensor) const = 0;
   [[nodiscard]] virtual DType dtype(const void* tensor) const = 0;
@@ -32,6 +36,9 @@ class TensorOps {
   /// out = entries [start, start + length) of `in` along `dim`.
   virtual void slice(const void* in, int dim, Index start, Index length, void* out) const = 0;
   virtual void assign(const void* in, void* out) const = 0;
+  /// The same slice as a new tensor.
+  [[nodiscard]] virtual Owned make_slice(const void* in, int dim, Index start,
+                                         Index length) const = 0;
 };
 
 /// A tensor as a communicator sees it: opaque. `tensor` may be null (a gather's output on a rank

@@ -19,13 +19,14 @@ struct MlpShape {
 /// columns, so that nothing is exchanged between them.
 /// @post the columns of down on a rank are the rows of gate and of up there  (partners)
 /// Source: nano-vllm `models/qwen3.py` Qwen3MLP; Shazeer, GLU Variants Improve Transformer (2020).
-template <Backend B>
+/// @tparam Down  the layer that multiplies down_proj
+template <Backend B, class Down = RowParallelLinear<B>>
 class GatedMLP {
  public:
   using Tensor = typename B::Tensor;
 
   MergedColumnParallelLinear<B> gate_up_proj;
-  RowParallelLinear<B> down_proj;
+  Down down_proj;
 
   GatedMLP(B& backend, Communicator& tp, const MlpShape& s)
       : gate_up_proj(backend, tp, s.hidden, gate_up(s.intermediate), {.bias = s.bias}),

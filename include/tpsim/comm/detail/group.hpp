@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: MIT
+// One group of ranks: the calls that have arrived, and whether they match.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <typeinfo>
+#include <vector>
+
+#include <tpsim/comm/communicator.hpp>
+
+namespace tpsim::detail {
+
+/// Gives Communicator::Call a name outside of communicators.
+struct CallOf : Communicator {
+  using Communicator::Call;
+};
+using Call = CallOf::Call;
+
+/// One rank's call, with what the others will compare.
+struct Arrival {
+  Call call{};
+  bool has_input = false;
+  Shape shape;                             ///< of the input, if any
+  DType dtype = DType::f32;                ///< of the input, if any
+  const std::type_info* tensor = nullptr;  ///< which TensorOps
+  int color = 0, key = 0;                  ///< of a split
+  std::unique_ptr<Communicator> part;      ///< result of a split
+};
+
+struct Group {
+  std::string name;
+  std::vector<int> members;       ///< world ranks, by group rank
+  std::vector<Arrival> arrivals;  ///< by group rank
+  int arrived = 0;
+  int splits = 0;
+  Index sequence = 0;
+  std::vector<Violation> broken;  ///< why the arrivals do not match, once all are here
+  bool agreed = false;            ///< they do match, and are broken all the same
+
+  Group(std::string group_name, std::vector<int> world_ranks)
+      : name(std::move(group_name)), members(std::move(world_ranks)), arrivals(members.size()) {}
+  [[nodiscard]] int size() const { return static_cast<int>(members.size()); }
+  [[nodiscard]] bool complete() const { return arrived == size(); }
+};
+
+[[nodiscard]] inline bool joins(CollectiveOp op) {
+  return op == CollectiveOp::all_gather || op == CollectiveOp::gather;
+}
+
+/// The part of the shape that all ranks must share.
+[[nodiscard]] inline Shape common_shape(const Arrival& a) {
+  const bool along = joins(a.call.op) && a.call.dim >= 0 && a.call.dim < a.shape.rank();
+  return along ? a.shape.with(a.call.dim, 0) : a.shape;
+}
+
+[[nodiscard]] inline bool match(const Arrival& a, const Arrival& b) {
+  if (a.call.op != b.call.op || a.call.reduction != b.call.reduction || a.call.dim != b.call.dim ||
+      a.call.root != b.call.root)
+    return false;
+  if (!a.has_input || !b.has_input) return true;
+  return a.dtype == b.dtype && *a.tensor == *b.tensor && common_shape(a) == common_shape(b);
+}
+
+/// Everything that differs between the arrivals of a complete group that do not match().
+[[nodiscard]] inline std::vector<Violation> differences(const Group& g) {
+  std::vector<Violation> broken;
+  const auto compare = [&](std::string_view what, const auto& text) {
+    const Arrival* first = nullptr;
+    std::size_t at = 0;
+    for (std::size_t r = 0; r < g.arrivals.size(); ++r) {
+      const Arrival& a = g.arrivals[r];
+      if (text(a).empty()) continue;  // nothing to compare
+      if (first == nullptr) {
+        first = &a;
+        at = r;
+      } else if (text(a) != text(*first)) {
+        broken.push_back({"collectives", "group " + g.name + " #" + std::to_string(g.sequence) +
+                                             ": different " + std::string(what) + ", " +
+                                             text(*first) + " on rank " +
+                                             std::to_string(g.members[at]) + " and " + text(a) +
+                                             " on rank " + std::to_string(g.members[r])});
+        return;
+      }
+    }
+  };
+  compare("operations", [](const Arrival& a) { return std::string(name(a.call.op)); });
+  if (!broken.empty()) return broken;  // the rest would follow from it
+  compare("reductions", [](const Arrival& a) { return std::string(name(a.call.reduction)); });
+  compare("dims", [](const Arrival& a) { return std::to_string(a.call.dim); });
+  compare("roots", [](const Arrival& a) { return std::to_string(a.call.root); });
+  compare("dtypes", [](const Arrival& a) {
+    return a.has_input ? std::string(name(a.dtype)) : std::string();
+  });
+  compare("tensor types",
+          [](const Arrival& a) { return a.has_input ? a.tensor->name() : std::string(); });
+  const auto shape = [](const Arrival& a) { return a.has_input ? a.shape.str() : std::string(); };
+  // Only extents off `dim` count in a gather, so the shapes are compared once they matter.
+  const Arrival* first = nullptr;
+  for (const Arrival& a : g.arrivals) {
+    if (!a.has_input) continue;
+    if (first == nullptr) first = &a;
+    if (common_shape(a) != common_shape(*first)) {
+      compare("shapes", shape);
+      break;
+    }
+  }
+  return broken;
+}
+
+/// What is wrong with arrivals that do match: a root or dim that is not there, an extent that does
+/// not divide.
+[[nodiscard]] inline std::vector<Violation> impossible(const Group& g) {
+  std::vector<Violation> broken;
+  const Arrival& a = g.arrivals.front();
+  const CollectiveOp op = a.call.op;
+  const auto add = [&](const std::string& text) {
+    broken.push_back({"collectives", "group " + g.name + " #" + std::to_string(g.sequence) + ": " +
+                                         std::string(name(op)) + " " + text});
+  };
+  if ((op == CollectiveOp::gather || op == CollectiveOp::broadcast) &&
+      (a.call.root < 0 || a.call.root >= g.size()))
+    add("has root " + std::to_string(a.call.root) + " in a group of " + std::to_string(g.size()));
+  const bool cuts = op == CollectiveOp::reduce_scatter || op == CollectiveOp::all_to_all;
+  if (!cuts && !joins(op)) return broken;
+  if (a.call.dim < 0 || a.call.dim >= a.shape.rank())
+    add("has dim " + std::to_string(a.call.dim) + " of a tensor " + a.shape.str());
+  else if (cuts && a.shape.dim(a.call.dim) % g.size() != 0)
+    add("of " + a.shape.str() + ": " + std::to_string(a.shape.dim(a.call.dim)) +
+        " entries along dim " + std::to_string(a.call.dim) + " do not divide over " +
+        std::to_string(g.size()) + " ranks");
+  return broken;
+}
+
+}  // namespace tpsim::detail

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: MIT
+// Faults that real engines had, as small variations of the real layers, loaders and communicators:
+// to show that verification finds them, and to learn from.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <tpsim/verify/faulty_comm.hpp>
+#include <tpsim/verify/faulty_layers.hpp>
+#include <tpsim/verify/linear_subjects.hpp>
+
+namespace tpsim {
+
+/// A fault by name, and the layers that it can be put into.
+struct Fault {
+  std::string name;
+  std::vector<std::string> layers;
+  std::string summary;
+  [[nodiscard]] bool applies_to(const std::string& layer) const {
+    return std::find(layers.begin(), layers.end(), layer) != layers.end();
+  }
+};
+
+[[nodiscard]] inline const std::vector<Fault>& faults() {
+  static const std::vector<Fault> all{
+      {"gate-up-exchanged",
+       {"merged", "mlp"},
+       "the loader swaps the shard ids of gate and up, at every tp"},
+      {"k-v-exchanged", {"qkv"}, "the loader swaps the shard ids of k and v"},
+      {"fused-cut-as-one",
+       {"qkv", "merged"},
+       "a fused tensor is cut as one block instead of part by part"},
+      {"kv-head-modulo",
+       {"qkv"},
+       "rank r takes kv head r % kv_heads instead of r / (tp / kv_heads)"},
+      {"rank-zero",
+       {"column", "row", "merged", "qkv"},
+       "the loader takes the rank as 0: every rank holds the first part"},
+      {"off-by-one-rows",
+       {"column", "merged", "qkv", "replicated", "mlp"},
+       "the loader starts one row too late"},
+      {"never-written",
+       {"column", "row", "merged", "qkv", "replicated", "mlp"},
+       "the last weight of the checkpoint is never loaded"},
+      {"bias-on-every-rank",
+       {"row", "mlp"},
+       "every rank adds the row-parallel bias before the sum"},
+      {"missing-all-reduce", {"row", "mlp"}, "the partial products are never summed"},
+      {"doubled-all-reduce", {"row", "mlp"}, "the partial products are summed twice"},
+      {"sub-group-all-reduce", {"row", "mlp"}, "the sum runs over one half of the ranks only"},
+  };
+  return all;
+}
+
+/// The layer of `spec` with a fault in it. Some need a shape that shows them; `spec` is changed
+/// only by giving a fused fault its fused tensor on disk, and a bias fault its bias.
+/// @throws LayoutError (names) for an unknown fault or a layer that it does not apply to
+[[nodiscard]] inline std::unique_ptr<Subject> make_faulty_subject(LayerSpec spec,
+                                                                  const std::string& fault) {
+  const auto it = std::find_if(faults().begin(), faults().end(),
+                               [&](const Fault& f) { return f.name == fault; });
+  if (it == faults().end()) throw LayoutError("there is no fault '" + fault + "'");
+  if (!it->applies_to(spec.layer)) {
+    std::string layers;
+    for (const std::string& l : it->layers) layers += (layers.empty() ? "" : ", ") + l;
+    throw LayoutError("the fault '" + fault + "' does not apply to layer " + spec.layer, {},
+                      "it applies to " + layers);
+  }
+  if (fault == "bias-on-every-rank") spec.bias = true;
+  if (fault == "fused-cut-as-one" && spec.disk.empty()) spec.disk = detail::blocked_layout(spec);
+  require_legal(spec);
+
+  if (fault == "fused-cut-as-one")
+    return std::make_unique<LinearSubject<detail::FusedCutAsOne>>(spec);
+  if (fault == "kv-head-modulo") return std::make_unique<LinearSubject<detail::KvHeadModulo>>(spec);
+  if (fault == "bias-on-every-rank")
+    return std::make_unique<LinearSubject<detail::BiasOnEveryRank>>(spec);
+  if (fault == "rank-zero") return std::make_unique<LinearSubject<detail::RankZero>>(spec);
+
+  Variation variation;
+  if (fault == "gate-up-exchanged") variation.before_load = detail::exchange("gate", "up", spec);
+  if (fault == "k-v-exchanged") variation.before_load = detail::exchange("k", "v", spec);
+  if (fault == "off-by-one-rows") variation.before_load = detail::one_row_late;
+  if (fault == "never-written") variation.before_load = detail::without_last_weight;
+  if (fault == "missing-all-reduce")
+    variation.between = [](Communicator& c) {
+      return std::make_unique<detail::RepeatedAllReduce>(c, 0);
+    };
+  if (fault == "doubled-all-reduce")
+    variation.between = [](Communicator& c) {
+      return std::make_unique<detail::RepeatedAllReduce>(c, 2);
+    };
+  if (fault == "sub-group-all-reduce")
+    variation.between = [](Communicator& c) {
+      return std::make_unique<detail::HalfGroupAllReduce>(c);
+    };
+  return std::make_unique<LinearSubject<>>(spec, variation);
+}
+
+}  // namespace tpsim
