@@ -116,14 +116,18 @@ TEST_CASE("field: a later copy wins and the rest stays as it was") {
       const Index extent = param.shape.dim(dim), start = *rc::gen::inRange<Index>(0, 4);
       const Index offset = *rc::gen::inRange<Index>(0, extent + 1);
       const Index length = *rc::gen::inRange<Index>(0, extent - offset + 1);
-      b.copy(param, dim, offset, canonical(name, param.shape.with(dim, start + length)), start,
-             length);
+      const Index stride = *rc::gen::inRange<Index>(1, 4);  // a view of every stride-th row
+      const Shape view = param.shape.with(dim, start + length);
+      Runs rows_seen;
+      rows_seen.append({0, view.rows(), stride});
+      b.copy(param, dim, offset,
+             canonical(name, view.with(0, view.rows() * stride)).rows(rows_seen), start, length);
       for (Index r = 0; r < rows; ++r)
         for (Index c = 0; c < cols; ++c) {
           const Index along = (dim == 0 ? r : c) - offset;
           if (along < 0 || along >= length) continue;
-          expected.row(r)[c] =
-              dim == 0 ? weight(name, start + along, c) : weight(name, r, start + along);
+          expected.row(r)[c] = dim == 0 ? weight(name, stride * (start + along), c)
+                                        : weight(name, stride * r, start + along);
         }
     }
     RC_ASSERT(b.read(param) == expected);

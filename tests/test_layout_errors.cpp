@@ -128,3 +128,14 @@ TEST_CASE("layout: row identity refuses tensors that do not fit") {
   CHECK(identity(RowLayout({{"q", range(0)}, {"k", range(5)}}), four_rows)
             .find("row 4 has no meaning") != std::string::npos);
 }
+
+TEST_CASE("layout: row identity keeps an order that no expression has") {
+  Runs halves_exchanged = Runs::range(2, 4);
+  halves_exchanged.append(Runs::range(0, 2));
+  const auto q = std::make_shared<const LogicalTensor>("q_proj", Shape(4, 1));
+  const auto rows = row_identity(RowLayout({{"q", halves_exchanged}}),
+                                 [&](std::string_view) -> Logical { return q; });
+  REQUIRE(rows.size() == 2);
+  CHECK((rows[0].begin == 0 && rows[0].src_begin == 2 && rows[0].length == 2));
+  CHECK((rows[1].begin == 2 && rows[1].src_begin == 0 && rows[1].length == 2));
+}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The static reading of real layers: what is right stays quiet, what is wrong is named.
-#include <tpsim/layers/mlp.hpp>
+// The static reading of sums over ranks: what is right stays quiet, what is wrong is named.
+#include <tpsim/layers/linear.hpp>
 
 #include <tests/support/catch.hpp>
 #include <tests/support/symbolic_fixture.hpp>
@@ -31,17 +31,6 @@ struct RowCase {
     return b.add_bias(b.linear(b.input("A", tokens, 8), whole(b, weight)), whole(b, bias));
   }
 };
-
-void require_equal(SymbolicContext& context, const std::vector<Tensor>& ranks,
-                   const Tensor& expected) {
-  INFO(messages(context));
-  CHECK(context.findings().empty());
-  for (const Tensor& t : ranks) {
-    const auto difference = compare(context, t, expected);
-    INFO((difference ? difference->text : "equal"));
-    CHECK_FALSE(difference);
-  }
-}
 
 }  // namespace
 
@@ -161,60 +150,6 @@ TEST_CASE("a sum with a repeated shard names the columns and the ranks that hold
   CHECK(compare(context, out[0], c.full(context)));
 }
 
-TEST_CASE("column parallel: a gather is whole and in order") {
-  for (const int tp : {1, 2, 3, 6}) {
-    SymbolicContext context;
-    const FullTensor weight = full_tensor("weight", {12, 5}), bias = full_tensor("bias", Shape(12));
-    std::vector<Tensor> shards(static_cast<std::size_t>(tp));
-    const auto out = run(context, tp, [&](SymbolicBackend& b, Communicator& comm) {
-      ColumnParallelLinear<SymbolicBackend> layer(b, comm, 5, 12, {.bias = true});
-      layer.weight_loader(layer.weight, weight);
-      layer.weight_loader(*layer.bias, bias);
-      shards[static_cast<std::size_t>(comm.rank())] = layer.forward(b.input("x", tokens, 5));
-      return all_gather(b, comm, shards[static_cast<std::size_t>(comm.rank())]);
-    });
-    SymbolicBackend b(context, -1);
-    const auto full = ColumnParallelLinear<SymbolicBackend>::full(b, b.input("x", tokens, 5),
-                                                                  reference(b, {weight, bias}));
-    require_equal(context, out, full);
-    CHECK(out[0].columns.size() == 1);
-    const Placement p = placement(context, pointers(shards));
-    CHECK(p.kind == (tp == 1 ? PlacementKind::replicated : PlacementKind::sharded));
-    if (tp > 1) CHECK(contains(p.text, "sharded over columns, each on 1 rank"));
-  }
-}
-
-TEST_CASE("column parallel: a gather in the wrong order names the first wrong column") {
-  SymbolicContext context;
-  const FullTensor weight = full_tensor("weight", {6, 5});
-  const auto out = run(context, 3, [&](SymbolicBackend& b, Communicator& comm) {
-    const Index shard = 2 - comm.rank();
-    const Tensor x = b.input("x", tokens, 5);
-    return all_gather(b, comm, b.linear(x, held(b, weight, 2 * shard, 2, 0, 5)));
-  });
-  SymbolicBackend b(context, -1);
-  const auto difference =
-      compare(context, out[0], b.linear(b.input("x", tokens, 5), whole(b, weight)));
-  REQUIRE(difference);
-  CHECK(difference->column == 0);
-  CHECK(difference->text ==
-        "holds Lin(x, weight) columns [4, 6), expected Lin(x, weight) "
-        "columns [0, 2)");
-}
-
-TEST_CASE("column shards: an all_reduce in place of a gather sums different columns") {
-  SymbolicContext context;
-  const FullTensor weight = full_tensor("weight", {6, 5});
-  const auto out = run(context, 3, [&](SymbolicBackend& b, Communicator& comm) {
-    const Tensor x = b.input("x", tokens, 5);
-    return all_reduce(b, comm, b.linear(x, held(b, weight, 2 * comm.rank(), 2, 0, 5)));
-  });
-  REQUIRE(context.findings().size() == 1);
-  CHECK(contains(messages(context),
-                 "rank 0 holds Lin(x, weight) columns [0, 2), rank 1 holds "
-                 "Lin(x, weight) columns [2, 4)"));
-}
-
 TEST_CASE("row parallel: input columns that are not the weight's are named by rank and position") {
   SymbolicContext context;
   const RowCase c;
@@ -282,32 +217,6 @@ TEST_CASE("a residual added before the all_reduce is right on one rank alone") {
                    "times") == everywhere);
     CHECK(context.findings().size() == (everywhere ? 1U : 0U));
   }
-}
-
-TEST_CASE("bias: rows cut by another rule or of another weight are partners that disagree") {
-  SymbolicContext context;
-  SymbolicBackend b(context, 1);
-  const FullTensor weight = full_tensor("q_proj.weight", {8, 4});
-  const Tensor y = b.linear(b.input("x", tokens, 4), held(b, weight, 4, 4, 0, 4));
-  (void)b.add_bias(y, held(b, full_tensor("q_proj.bias", Shape(8)), 4, 4, 0, 1));
-  CHECK(context.findings().empty());
-  (void)b.add_bias(y, held(b, full_tensor("q_proj.bias", Shape(8)), 0, 4, 0, 1));
-  (void)b.add_bias(y, held(b, full_tensor("k_proj.bias", Shape(8)), 4, 4, 0, 1));
-  REQUIRE(context.findings().size() == 2);
-  CHECK(context.findings()[0].message ==
-        "rows [0, 4) of q_proj.bias are added to rows [4, 8) of "
-        "q_proj.weight");
-  CHECK(context.findings()[1].check == "partners");
-}
-
-TEST_CASE("operands of sizes that do not fit throw") {
-  SymbolicContext context;
-  SymbolicBackend b(context, 0);
-  const Tensor x = b.input("x", tokens, 4);
-  CHECK_THROWS_AS(b.linear(x, b.empty("weight", {2, 5})), LayoutError);
-  CHECK_THROWS_AS(b.mul(x, b.input("y", tokens, 5)), LayoutError);
-  CHECK_THROWS_AS(b.slice(x, 1, 2, 3), LayoutError);
-  CHECK_THROWS_AS(b.slice(x, 0, -1, 2), LayoutError);
 }
 
 TEST_CASE("columns that a rank holds twice count twice") {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// The parts of the static reading: fractions, coverage, parameters, values; whole layers by id.
-#include <rapidcheck.h>
+// The parts of the static reading: fractions, coverage, parameters, values, joins.
+#include <algorithm>
 
-#include <tpsim/layers/mlp.hpp>
+#include <rapidcheck.h>
 
 #include <tests/support/catch.hpp>
 #include <tests/support/symbolic_fixture.hpp>
@@ -13,34 +13,6 @@ using namespace tpsim::test;
 namespace {
 
 using Tensor = SymbolicTensor;
-
-std::vector<FullTensor> mlp_tensors(const MlpShape& s, bool bias = false) {
-  std::vector<FullTensor> out{full_tensor("gate_proj.weight", {s.intermediate, s.hidden}),
-                              full_tensor("up_proj.weight", {s.intermediate, s.hidden}),
-                              full_tensor("down_proj.weight", {s.hidden, s.intermediate})};
-  if (bias) {
-    out.push_back(full_tensor("gate_proj.bias", Shape(s.intermediate)));
-    out.push_back(full_tensor("up_proj.bias", Shape(s.intermediate)));
-    out.push_back(full_tensor("down_proj.bias", Shape(s.hidden)));
-  }
-  return out;
-}
-Tensor mlp_rank(SymbolicBackend& b, Communicator& comm, const MlpShape& s, bool swapped,
-                Index tokens) {
-  const auto t = mlp_tensors(s, s.bias);
-  GatedMLP<SymbolicBackend> mlp(b, comm, s);
-  const auto load = [&](auto& gate_up, std::size_t first) {
-    mlp.gate_up_proj.weight_loader(gate_up, t[first], swapped ? "up" : "gate");
-    mlp.gate_up_proj.weight_loader(gate_up, t[first + 1], swapped ? "gate" : "up");
-  };
-  load(mlp.gate_up_proj.weight, 0);
-  mlp.down_proj.weight_loader(mlp.down_proj.weight, t[2]);
-  if (s.bias) {
-    load(*mlp.gate_up_proj.bias, 3);
-    mlp.down_proj.weight_loader(*mlp.down_proj.bias, t[5]);
-  }
-  return mlp.forward(b.input("x", tokens, s.hidden));
-}
 
 }  // namespace
 
@@ -199,90 +171,17 @@ TEST_CASE("values: equal programs have equal ids and different ones do not") {
   CHECK(v.sum({{x, 1}}, 4) == x);
   CHECK(v.unknown("?", 4) != v.unknown("?", 4));
   CHECK(v.name(v.silu(v.linear(x, w))) == "Silu(Lin(x, w))");
+  std::vector<ValueId> products;  // enough of them to meet in the table
+  for (int i = 0; i < 500; ++i)
+    products.push_back(
+        v.linear(x, std::make_shared<LogicalTensor>("w" + std::to_string(i), Shape(4, 4))));
+  std::sort(products.begin(), products.end());
+  CHECK(std::adjacent_find(products.begin(), products.end()) == products.end());
   std::vector<ValueId> chain{x};
   for (int i = 0; i < 1000; ++i) chain.push_back(v.silu(chain.back()));
   const std::size_t size = v.size();
   for (std::size_t i = 0; i < 1000; ++i) CHECK(v.silu(chain[i]) == chain[i + 1]);
   CHECK(v.size() == size);
-}
-
-TEST_CASE("gated mlp: the value at every tp is the one of full and carries its degrees") {
-  for (const bool bias : {false, true})
-    for (const int tp : {1, 2, 3, 4, 6, 12}) {
-      SymbolicContext context;
-      const MlpShape s{10, 24, bias};
-      const auto out = run(context, tp, [&](SymbolicBackend& b, Communicator& comm) {
-        return mlp_rank(b, comm, s, false, 5);
-      });
-      SymbolicBackend b(context, -1);
-      const Tensor full = GatedMLP<SymbolicBackend>::full(b, b.input("x", 5, 10),
-                                                          reference(b, mlp_tensors(s, bias)));
-      INFO(messages(context));
-      CHECK(context.findings().empty());
-      for (const Tensor& t : out) CHECK_FALSE(compare(context, t, full));
-      const std::vector<ValueId> ids{canonical(context, full)[0].value};
-      const SoundnessFigures f = context.soundness(ids, 5);
-      // gate is of degree 2; silu(gate) up is 4 over 1; down adds 24 of them and a weight.
-      if (!bias) CHECK(f == SoundnessFigures{2 * 5 * 24, 2, (4 + 1 + 23) + 24});
-      Index calls = context.cost(-1).oracle_calls;
-      for (int r = 0; r < tp; ++r) calls += context.cost(r).oracle_calls;
-      CHECK(calls == 2 * 5 * 24);
-      CHECK(context.cost(0).flops * tp == context.cost(-1).flops);
-    }
-}
-
-TEST_CASE("gated mlp: gate and up exchanged give another value at every tp") {
-  for (const int tp : {1, 2, 4}) {
-    SymbolicContext context;
-    const MlpShape s{10, 24, false};
-    const auto out = run(context, tp, [&](SymbolicBackend& b, Communicator& comm) {
-      return mlp_rank(b, comm, s, true, 5);
-    });
-    SymbolicBackend b(context, -1);
-    const Tensor full =
-        GatedMLP<SymbolicBackend>::full(b, b.input("x", 5, 10), reference(b, mlp_tensors(s)));
-    CHECK(compare(context, out[0], full));
-  }
-}
-
-TEST_CASE("gate and up columns that differ are named where they are multiplied") {
-  SymbolicContext context;
-  SymbolicBackend b(context, 2);
-  const auto t = mlp_tensors({4, 8, false});
-  const Tensor x = b.input("x", 5, 4);
-  (void)b.mul(b.silu(b.linear(x, held(b, t[0], 0, 4, 0, 4))),
-              b.linear(x, held(b, t[1], 4, 4, 0, 4)));
-  REQUIRE(context.findings().size() == 1);
-  CHECK(context.findings()[0].check == "partners");
-  CHECK(context.findings()[0].rank == 2);
-  CHECK(contains(messages(context),
-                 "columns [0, 4) of Silu(Lin(x, gate_proj.weight)) are "
-                 "multiplied by columns [4, 8) of Lin(x, up_proj.weight)"));
-}
-
-TEST_CASE("qkv: replicated kv heads are held by several ranks and known by identity") {
-  SymbolicContext context;
-  const QkvShape s{6, 2, 8, 2, 0};
-  const auto shards = run(context, 4, [&](SymbolicBackend& b, Communicator& comm) {
-    QKVParallelLinear<SymbolicBackend> qkv(b, comm, s);
-    for (const char* part : {"q", "k", "v"})
-      qkv.weight_loader(
-          qkv.weight,
-          full_tensor(std::string(part) + "_proj.weight", {part[0] == 'q' ? 16 : 4, s.hidden}),
-          part);
-    return qkv.forward(b.input("x", 5, s.hidden));
-  });
-  CHECK(context.findings().empty());
-  const auto columns = canonical(context, shards[3]);
-  REQUIRE(columns.size() == 3);
-  CHECK(context.name(columns[0].value) == "Lin(x, q_proj.weight)");
-  CHECK(columns[0].begin == 12);
-  CHECK(context.name(columns[1].value) == "Lin(x, k_proj.weight)");
-  CHECK(columns[1].begin == 2);
-  const Placement p = placement(context, pointers(shards));
-  CHECK(p.kind == PlacementKind::sharded);
-  CHECK(contains(p.text, "Lin(x, q_proj.weight) sharded over columns, each on 1 rank;"));
-  CHECK(contains(p.text, "Lin(x, k_proj.weight) sharded over columns, each on 2 ranks"));
 }
 
 TEST_CASE("reduce: the maximum of equal values is the value and of others is unknown") {
@@ -306,4 +205,43 @@ TEST_CASE("tokens: slices join again and other tokens are refused") {
   CHECK(context.findings().empty());
   (void)b.reduce(Reduction::sum, wrong);
   CHECK(contains(messages(context), "reduce of different tokens: [0, 4) and [2, 6)"));
+}
+
+TEST_CASE("operands of sizes that do not fit throw") {
+  SymbolicContext context;
+  SymbolicBackend b(context, 0);
+  const Tensor x = b.input("x", 5, 4);
+  CHECK_THROWS_AS(b.linear(x, b.empty("weight", {2, 5})), LayoutError);
+  CHECK_THROWS_AS(b.mul(x, b.input("y", 5, 5)), LayoutError);
+  CHECK_THROWS_AS(b.slice(x, 1, 2, 3), LayoutError);
+  CHECK_THROWS_AS(b.slice(x, 0, -1, 2), LayoutError);
+}
+
+TEST_CASE("bias: rows cut by another rule or of another weight are partners that disagree") {
+  SymbolicContext context;
+  SymbolicBackend b(context, 1);
+  const FullTensor weight = full_tensor("q_proj.weight", {8, 4});
+  const Tensor y = b.linear(b.input("x", 5, 4), held(b, weight, 4, 4, 0, 4));
+  (void)b.add_bias(y, held(b, full_tensor("q_proj.bias", Shape(8)), 4, 4, 0, 1));
+  CHECK(context.findings().empty());
+  (void)b.add_bias(y, held(b, full_tensor("q_proj.bias", Shape(8)), 0, 4, 0, 1));
+  (void)b.add_bias(y, held(b, full_tensor("k_proj.bias", Shape(8)), 4, 4, 0, 1));
+  REQUIRE(context.findings().size() == 2);
+  CHECK(context.findings()[0].message ==
+        "rows [0, 4) of q_proj.bias are added to rows [4, 8) of "
+        "q_proj.weight");
+  CHECK(context.findings()[1].check == "partners");
+}
+
+TEST_CASE("columns of which different parts are summed stay apart when joined") {
+  SymbolicContext context;
+  SymbolicBackend b(context, 0);
+  const FullTensor w = full_tensor("weight", {6, 8});
+  const Tensor x = b.input("x", 5, 8);
+  const Tensor top = b.linear(b.slice(x, 1, 0, 4), held(b, w, 0, 3, 0, 4));
+  const Tensor bottom = b.linear(b.slice(x, 1, 4, 4), held(b, w, 3, 3, 4, 4));
+  const std::vector<const Tensor*> parts{&top, &bottom};
+  const Tensor joined = b.concat(parts, 1);
+  REQUIRE(joined.columns.size() == 2);
+  CHECK(joined.columns[1].terms[0].summed.str() == "[4, 8) of 8");
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // libFuzzer target: layout expressions and cuts from untrusted text.
-// clang++ -std=c++20 -g -O1 -fsanitize=fuzzer,address,undefined -Iinclude tests/fuzz/layout_fuzz.cpp
-// tests/fuzz/layout_fuzz.cpp
+// Build with clang++ -fsanitize=fuzzer,address,undefined.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

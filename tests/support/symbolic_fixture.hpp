@@ -11,6 +11,8 @@
 #include <tpsim/comm/virtual_ranks.hpp>
 #include <tpsim/layers/linear_options.hpp>
 
+#include <tests/support/catch.hpp>
+
 namespace tpsim::test {
 
 /// A stored tensor in canonical order; a shape of one dimension makes a bias.
@@ -67,6 +69,18 @@ using RankProgram = std::function<SymbolicTensor(SymbolicBackend&, Communicator&
 }
 [[nodiscard]] inline bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
+}
+
+/// No finding, and every rank holds `expected`.
+inline void require_equal(SymbolicContext& context, const std::vector<SymbolicTensor>& ranks,
+                          const SymbolicTensor& expected) {
+  INFO(messages(context));
+  CHECK(context.findings().empty());
+  for (const SymbolicTensor& t : ranks) {
+    const auto difference = compare(context, t, expected);
+    INFO((difference ? difference->text : "equal"));
+    CHECK_FALSE(difference);
+  }
 }
 
 }  // namespace tpsim::test

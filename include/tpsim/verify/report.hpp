@@ -52,6 +52,7 @@ struct ShardPiece {
   std::string source;  ///< logical tensor, "" where nothing was written
   Index source_begin = 0, source_end = 0, source_stride = 1;
   std::string label;  ///< "q heads 0-7", "gate"
+  std::string part;   ///< the part of the param that it lies in: "q"; "" when there is one
   bool as_declared = true;
 };
 struct Shard {

@@ -39,7 +39,8 @@ inline void append_pieces(Shard& shard, const Subject& subject, const DeclaredPa
                        run.begin,
                        run.last() + 1,
                        run.stride,
-                       piece_label(subject, param, one)};
+                       piece_label(subject, param, one),
+                       part.label};
       piece.as_declared =
           held.tensor == part.tensor && one.source == wanted.slice(at - begin, run.length);
       shard.pieces.push_back(std::move(piece));

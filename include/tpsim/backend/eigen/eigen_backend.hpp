@@ -3,6 +3,13 @@
 // running bound on the error.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+
 #include <tpsim/backend/backend.hpp>
 #include <tpsim/backend/eigen/load.hpp>
 #include <tpsim/backend/eigen/product.hpp>

@@ -2,6 +2,9 @@
 // Filling a rectangle of a parameter from a full tensor: read, or generated from the meaning.
 #pragma once
 
+#include <algorithm>
+#include <cstring>
+#include <span>
 #include <vector>
 
 #include <tpsim/backend/eigen/tensor.hpp>
@@ -16,7 +19,7 @@ struct Rectangle {
   Index from_col = 0, columns = 0;  ///< columns of the view
 };
 
-// Row `i` of the rectangle as elements of the parameter's type; `scratch` has room for a row.
+// Numbers as elements of the parameter's type.
 inline void convert_row(DType t, const float* in, Index n, std::uint16_t* out) {
   narrow(t, in, n, out);
 }

@@ -7,7 +7,11 @@
 // a column-parallel shard has the same bits as the full product. No product of Eigen is used.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
+#include <cstring>
 #include <functional>
+#include <utility>
 #include <vector>
 
 #include <tpsim/backend/eigen/tensor.hpp>

@@ -2,6 +2,7 @@
 // The numeric backend's activations and parameters.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>

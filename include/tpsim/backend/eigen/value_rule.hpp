@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string_view>
+#include <utility>
 
 #include <tpsim/core/random.hpp>
 #include <tpsim/layout/full_tensor.hpp>

@@ -3,11 +3,12 @@
 #pragma once
 
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <typeinfo>
 #include <vector>
 
-#include <tpsim/comm/communicator.hpp>
+#include <tpsim/comm/trace.hpp>
 
 namespace tpsim::detail {
 
@@ -27,6 +28,28 @@ struct Arrival {
   int color = 0, key = 0;                  ///< of a split
   std::unique_ptr<Communicator> part;      ///< result of a split
 };
+
+/// @throws std::invalid_argument where a tensor is missing
+[[nodiscard]] inline Arrival make_arrival(const Call& call, int group_rank) {
+  Arrival a;
+  a.call = call;
+  if (call.op == CollectiveOp::barrier) return a;
+  const bool rooted = call.root >= 0 && call.root != group_rank;
+  const bool needs_in = call.op != CollectiveOp::broadcast || !rooted;
+  const bool needs_out = call.op != CollectiveOp::gather || !rooted;
+  if ((needs_in && call.in.tensor == nullptr) || (needs_out && call.out.tensor == nullptr) ||
+      (call.in.tensor != nullptr && call.in.ops == nullptr) ||
+      (needs_out && call.out.ops == nullptr))
+    throw std::invalid_argument(std::string(name(call.op)) + ": no tensor given, at " +
+                                where(call.at));
+  if (call.in.tensor == nullptr) return a;
+  a.has_input = true;
+  a.shape = call.in.ops->shape(call.in.tensor);
+  a.dtype = call.in.ops->dtype(call.in.tensor);
+  const TensorOps& ops = *call.in.ops;
+  a.tensor = &typeid(ops);
+  return a;
+}
 
 struct Group {
   std::string name;

@@ -210,27 +210,6 @@ class World {
     return true;
   }
 
-  static Arrival make_arrival(const Call& call, int group_rank) {
-    Arrival a;
-    a.call = call;
-    if (call.op == CollectiveOp::barrier) return a;
-    const bool rooted = call.root >= 0 && call.root != group_rank;
-    const bool needs_in = call.op != CollectiveOp::broadcast || !rooted;
-    const bool needs_out = call.op != CollectiveOp::gather || !rooted;
-    if ((needs_in && call.in.tensor == nullptr) || (needs_out && call.out.tensor == nullptr) ||
-        (call.in.tensor != nullptr && call.in.ops == nullptr) ||
-        (needs_out && call.out.ops == nullptr))
-      throw std::invalid_argument(std::string(name(call.op)) + ": no tensor given, at " +
-                                  where(call.at));
-    if (call.in.tensor == nullptr) return a;
-    a.has_input = true;
-    a.shape = call.in.ops->shape(call.in.tensor);
-    a.dtype = call.in.ops->dtype(call.in.tensor);
-    const TensorOps& ops = *call.in.ops;
-    a.tensor = &typeid(ops);
-    return a;
-  }
-
   void arrive(RankCommunicator& comm, Arrival arrival) {
     Rank& me = rank(comm.world_rank_);
     Group& g = *comm.group_;

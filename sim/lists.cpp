@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: MIT
+// `tpsim list WHAT`, `tpsim explain CHECK`, help and version.
+#include <cstdio>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <tpsim/verify/fault_list.hpp>
+#include <tpsim/version.hpp>
+
+#include "sim/commands.hpp"
+#include "sim/explain.hpp"
+#include "sim/models.hpp"
+#include "sim/options.hpp"
+
+namespace tpsim::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct Entry {
+  std::string name, summary;
+};
+
+std::vector<Entry> entries(const std::string& what) {
+  std::vector<Entry> out;
+  if (what == "layers") {
+    out = {{"column", "rows of the weight cut; outputs stay on their rank, or are gathered"},
+           {"row", "columns of the weight cut; partial products are summed by one all_reduce"},
+           {"merged",
+            "several column-parallel parts with one input, each cut by itself (gate and up)"},
+           {"qkv", "query, key and value cut by head; kv heads shared when tp exceeds them"},
+           {"replicated", "whole on every rank"},
+           {"mlp", "gated MLP: merged column, silu, row; one all_reduce"}};
+  } else if (what == "models") {
+    for (const ModelShape& m : models())
+      out.push_back(
+          {m.name, fmt::format("hidden {}, heads {}, kv heads {}, head dim {}, intermediate {}",
+                               m.hidden, m.heads, m.kv_heads, m.head_dim, m.intermediate)});
+  } else if (what == "checks") {
+    for (const CheckText& c : check_texts())
+      out.push_back({std::string(c.id), std::string(c.summary)});
+  } else if (what == "faults") {
+    for (const Fault& f : faults())
+      out.push_back({f.name, fmt::format("{} [{}]", f.summary, fmt::join(f.layers, ", "))});
+  }
+  return out;
+}
+
+void print_json(const Json& j) { std::fputs((j.dump(2) + "\n").c_str(), stdout); }
+
+}  // namespace
+
+int run_list(const std::string& what, const Output& output) {
+  const std::vector<std::string> lists{"layers", "models", "checks", "faults"};
+  if (std::find(lists.begin(), lists.end(), what) == lists.end()) {
+    const std::string near = nearest(what, lists);
+    throw UsageError(what.empty() ? "'tpsim list' needs to know what"
+                                  : fmt::format("there is no list '{}'", what),
+                     near.empty() ? "lists are layers, models, checks and faults"
+                                  : fmt::format("did you mean '{}'?", near));
+  }
+  const std::vector<Entry> all = entries(what);
+  if (output.json) {
+    Json items = Json::array();
+    if (what == "faults")
+      for (const Fault& f : faults())
+        items.push_back({{"name", f.name}, {"layers", f.layers}, {"summary", f.summary}});
+    else
+      for (const Entry& e : all) items.push_back({{"name", e.name}, {"summary", e.summary}});
+    print_json({{"schema", "tpsim.report/1"},
+                {"version", TPSIM_VERSION},
+                {"command", "list"},
+                {"result", "pass"},
+                {what, items}});
+    return 0;
+  }
+  std::size_t width = 0;
+  for (const Entry& e : all) width = std::max(width, e.name.size());
+  for (const Entry& e : all)
+    std::fputs(fmt::format("{:<{}}  {}\n", e.name, width, e.summary).c_str(), stdout);
+  return 0;
+}
+
+int run_explain(const std::string& check, const Output& output) {
+  std::vector<std::string> ids;
+  for (const CheckText& c : check_texts()) ids.emplace_back(c.id);
+  for (const CheckText& c : check_texts()) {
+    if (c.id != check) continue;
+    if (output.json)
+      print_json({{"schema", "tpsim.report/1"},
+                  {"version", TPSIM_VERSION},
+                  {"command", "explain"},
+                  {"result", "pass"},
+                  {"id", c.id},
+                  {"summary", c.summary},
+                  {"text", c.text}});
+    else
+      std::fputs(fmt::format("{}: {}\n\n{}\n", c.id, c.summary, c.text).c_str(), stdout);
+    return 0;
+  }
+  const std::string near = nearest(check, ids);
+  throw UsageError(check.empty() ? "'tpsim explain' needs a check"
+                                 : fmt::format("there is no check '{}'", check),
+                   near.empty() ? fmt::format("checks are {}", fmt::join(ids, ", "))
+                                : fmt::format("did you mean '{}'?", near));
+}
+
+int run_request(const Request& request) {
+  switch (request.kind) {
+    case Request::Kind::version:
+      std::fputs(fmt::format("tpsim {}\n", TPSIM_VERSION).c_str(), stdout);
+      return 0;
+    case Request::Kind::help:
+      std::fputs((request.short_help ? short_help_text() : help_text(request.help_group)).c_str(),
+                 stdout);
+      return 0;
+    case Request::Kind::list:
+      return run_list(request.topic, request.output);
+    case Request::Kind::explain:
+      return run_explain(request.topic, request.output);
+    case Request::Kind::layer:
+      break;
+  }
+  return run_layer(request.layer);
+}
+
+}  // namespace tpsim::cli

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: MIT
+// The options of the command: one table from which parsing, help and hints are made.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tpsim::cli {
+
+struct Option {
+  std::string_view group;     ///< of --help
+  std::string_view name;      ///< without dashes
+  std::string_view argument;  ///< "N"; empty for a switch
+  std::string_view help;      ///< with the default in brackets
+};
+
+[[nodiscard]] const std::vector<Option>& options();
+[[nodiscard]] std::vector<std::string> option_groups();
+
+/// The word of `known` that is closest to `word`, if it is close; empty otherwise.
+[[nodiscard]] std::string nearest(std::string_view word, const std::vector<std::string>& known);
+
+[[nodiscard]] std::string help_text(std::string_view group);
+[[nodiscard]] std::string short_help_text();
+
+}  // namespace tpsim::cli

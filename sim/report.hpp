@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: MIT
+// Writers: one report, several forms.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <tpsim/verify/report.hpp>
+
+#include "sim/request.hpp"
+
+namespace tpsim::cli {
+
+/// A verified layer with everything that its report needs.
+struct LayerResult {
+  LayerSpec spec;
+  Report report;
+  double elapsed_s = 0;
+  std::vector<std::string> smallest;  ///< command that repeats the smallest failing case; or empty
+  LayerSpec smallest_spec;
+  int tests = 0, shrinks = 0;  ///< of the search for it
+};
+
+/// @param color  ANSI colours; @param utf8  box characters beyond ASCII
+[[nodiscard]] std::string text_report(const LayerRequest& request, const LayerResult& result,
+                                      bool color, bool utf8);
+[[nodiscard]] std::string shard_table(const TensorReport& tensor, bool utf8, bool verbose);
+[[nodiscard]] std::string json_report(const LayerRequest& request,
+                                      const std::vector<LayerResult>& results, double elapsed_s);
+[[nodiscard]] std::string html_report(const LayerRequest& request,
+                                      const std::vector<LayerResult>& results);
+[[nodiscard]] std::string junit_report(const LayerRequest& request,
+                                       const std::vector<LayerResult>& results);
+/// GitHub workflow commands, one for each failed layer.
+[[nodiscard]] std::string github_annotations(const std::vector<LayerResult>& results);
+
+/// `error:` and `hint:` on stderr, or with `json` one object on stdout.
+void print_error(bool json, const std::string& message, const std::vector<Violation>& violations,
+                 const std::string& hint);
+/// Writes to a temporary name in the same folder and renames. @throws LayoutError
+void write_file(const std::string& path, const std::string& text);
+
+}  // namespace tpsim::cli

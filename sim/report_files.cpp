@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: MIT
+// Reports for browsers and CI: HTML, JUnit XML, GitHub workflow commands.
+#include <unistd.h>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+
+#include <fmt/format.h>
+
+#include <tpsim/verify/replay.hpp>
+#include <tpsim/version.hpp>
+
+#include "sim/report.hpp"
+
+namespace tpsim::cli {
+namespace {
+
+// Text inside XML and HTML. Control characters are not legal in XML 1.0 at all.
+std::string escaped(const std::string& text) {
+  std::string out;
+  for (const char c : text) {
+    if (c == '&')
+      out += "&amp;";
+    else if (c == '<')
+      out += "&lt;";
+    else if (c == '>')
+      out += "&gt;";
+    else if (c == '"')
+      out += "&quot;";
+    else if (static_cast<unsigned char>(c) >= 0x20 || c == '\n' || c == '\t')
+      out += c;
+    else
+      out += ' ';
+  }
+  return out;
+}
+
+std::string findings_text(const CheckResult& c) {
+  std::string out;
+  for (const Finding& f : c.findings) {
+    out += f.message;
+    if (!f.cause.empty()) out += "\n  cause: " + f.cause;
+    if (!f.repair.empty()) out += "\n  repair: " + f.repair;
+    out += "\n";
+  }
+  return out;
+}
+
+// GitHub's workflow commands read %, CR, LF, and in properties : and , as syntax.
+std::string workflow_text(const std::string& text, bool property) {
+  std::string out;
+  for (const char c : text) {
+    const bool special = c == '%' || c == '\r' || c == '\n' || (property && (c == ':' || c == ','));
+    out += special ? fmt::format("%{:02X}", static_cast<unsigned char>(c)) : std::string(1, c);
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string html_report(const LayerRequest& request, const std::vector<LayerResult>& results) {
+  std::string out = fmt::format(
+      "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>tpsim "
+      "{0}</title>\n<style>"
+      "body{{font:14px/1.5 system-ui,sans-serif;max-width:70em;margin:2em auto;padding:0 1em}}"
+      "table{{border-collapse:collapse;margin:1em 0}}td,th{{border:1px solid #999;padding:.25em "
+      ".6em;text-align:left;vertical-align:top}}"
+      ".pass{{color:#176f2c}}.fail{{color:#b00020;font-weight:bold}}.skip{{color:#775500}}.wrong{{"
+      "background:#ffe0e0}}</style></head><body>\n<h1>tpsim {0}</h1>\n",
+      TPSIM_VERSION);
+  for (const LayerResult& result : results) {
+    const Report& report = result.report;
+    out +=
+        fmt::format("<h2>layer {}, tp {}{}</h2>\n<p><code>{}</code></p>\n", escaped(report.subject),
+                    report.tp, request.fault.empty() ? "" : ", fault " + escaped(request.fault),
+                    escaped(shell_line(replay_command(result.spec, request.fault, request.seed))));
+    for (const TensorReport& t : report.tensors) {
+      out += fmt::format("<h3>{} {}</h3>\n<table><tr>", escaped(t.name), t.full_shape.str());
+      for (const Shard& s : t.shards) out += fmt::format("<th>rank {}</th>", s.rank);
+      out += "</tr>\n<tr>";
+      for (const Shard& s : t.shards) {
+        out += "<td>";
+        for (const ShardPiece& p : s.pieces)
+          out += fmt::format("<div{}>{} [{}, {})</div>", p.as_declared ? "" : " class=\"wrong\"",
+                             escaped(p.label.empty() ? p.source : p.label), p.source_begin,
+                             p.source_end);
+        out += "</td>";
+      }
+      out += "</tr></table>\n";
+    }
+    out +=
+        "<table><tr><th>check</th><th>reading</th><th>result</th><th>compared</th><th>what</th></"
+        "tr>\n";
+    for (const CheckResult& c : report.checks)
+      out += fmt::format(
+          "<tr><td>{0}</td><td>{1}</td><td "
+          "class=\"{2}\">{2}</td><td>{3}</td><td><pre>{4}</pre></td></tr>\n",
+          c.id, name(c.reading), name(c.result), c.compared,
+          escaped(c.findings.empty() ? c.message : findings_text(c)));
+    out += "</table>\n";
+    if (!result.smallest.empty())
+      out += fmt::format("<p>smallest failing case: <code>{}</code></p>\n",
+                         escaped(shell_line(result.smallest)));
+  }
+  return out + "</body></html>\n";
+}
+
+std::string junit_report(const LayerRequest& /*request*/, const std::vector<LayerResult>& results) {
+  std::string out = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n";
+  for (const LayerResult& result : results) {
+    const Report& report = result.report;
+    std::size_t failures = 0, skipped = 0;
+    for (const CheckResult& c : report.checks)
+      failures += c.result == Outcome::fail ? 1 : 0, skipped += c.result == Outcome::skip ? 1 : 0;
+    out += fmt::format(
+        "  <testsuite name=\"{} tp {}\" tests=\"{}\" failures=\"{}\" skipped=\"{}\" "
+        "time=\"{:.3f}\">\n",
+        escaped(report.subject), report.tp, report.checks.size(), failures, skipped,
+        result.elapsed_s);
+    for (const CheckResult& c : report.checks) {
+      out += fmt::format("    <testcase classname=\"{}\" name=\"{}.{}\">", escaped(report.subject),
+                         c.id, name(c.reading));
+      if (c.result == Outcome::fail)
+        out += fmt::format("<failure message=\"{}\">{}</failure>",
+                           escaped(c.findings.empty() ? c.message : c.findings.front().message),
+                           escaped(findings_text(c)));
+      if (c.result == Outcome::skip)
+        out += fmt::format("<skipped message=\"{}\"/>", escaped(c.message));
+      out += "</testcase>\n";
+    }
+    out += "  </testsuite>\n";
+  }
+  return out + "</testsuites>\n";
+}
+
+std::string github_annotations(const std::vector<LayerResult>& results) {
+  std::string out;
+  for (const LayerResult& result : results)
+    for (const CheckResult& c : result.report.checks)
+      if (c.result == Outcome::fail) {
+        out += fmt::format(
+            "::error title={}::{}\n",
+            workflow_text(fmt::format("{} tp {} {}", result.report.subject, result.report.tp, c.id),
+                          true),
+            workflow_text(c.findings.empty() ? c.message : c.findings.front().message, false));
+        break;
+      }
+  return out;
+}
+
+void write_file(const std::string& path, const std::string& text) {
+  const std::string temporary = fmt::format("{}.tmp{}", path, getpid());
+  {
+    std::ofstream file(temporary, std::ios::binary);
+    file << text;
+    file.flush();
+    if (!file) {
+      std::error_code ignored;
+      std::filesystem::remove(temporary, ignored);
+      throw LayoutError("cannot write " + path, {}, "the folder must exist and be writable");
+    }
+  }
+  std::error_code error;
+  std::filesystem::rename(temporary, path, error);
+  if (error) {
+    std::error_code ignored;
+    std::filesystem::remove(temporary, ignored);
+    throw LayoutError("cannot write " + path + ": " + error.message());
+  }
+}
+
+}  // namespace tpsim::cli
