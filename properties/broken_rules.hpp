@@ -2,6 +2,7 @@
 // Which rules a layer's sizes and options break, worked out without the library's own list.
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <vector>
 

@@ -2,14 +2,17 @@
 // The layer check: verify, shrink what fails, report.
 #include <langinfo.h>
 #include <unistd.h>
+#include <algorithm>
 #include <chrono>
 #include <clocale>
 #include <cstdio>
 #include <cstdlib>
+#include <iterator>
+#include <numeric>
 
 #include <fmt/format.h>
 
-#include <tpsim/verify/faults.hpp>
+#include <tpsim/core/text.hpp>
 #include <tpsim/verify/replay.hpp>
 #include <tpsim/verify/shrink.hpp>
 #include <tpsim/verify/verify.hpp>
@@ -17,6 +20,7 @@
 #include "sim/commands.hpp"
 #include "sim/report.hpp"
 #include "sim/specs.hpp"
+#include "sim/subjects.hpp"
 
 namespace tpsim::cli {
 namespace {
@@ -29,26 +33,30 @@ double seconds_since(Clock::time_point start) {
 // Readings that stream every weight stay off, unless asked for, above this many elements (4 GiB).
 constexpr Index interactive_elements = Index{1} << 30;
 
-std::unique_ptr<Subject> subject_of(const LayerSpec& spec, const std::string& fault) {
-  return fault.empty() ? make_subject(spec) : make_faulty_subject(spec, fault);
-}
-
-CheckResult too_large(const char* id, Reading reading, const LayerRequest& request) {
+CheckResult too_large(const char* id, Reading reading) {
   CheckResult check{.id = id, .reading = reading};
   check.message =
       fmt::format("the weights have over {} elements; '--reading {}' runs it all the same",
                   interactive_elements, name(reading));
-  (void)request;
   return check;
+}
+
+Index weight_elements(const LayerSpec& spec) {
+  Index elements = 0;
+  for (const auto& [name, rows, cols] : weight_sizes(spec)) elements += rows * cols;
+  return elements;
+}
+
+// Does the layer only get the static reading?
+bool is_large(const LayerRequest& request, const LayerSpec& spec) {
+  return !request.readings_chosen && weight_elements(spec) > interactive_elements;
 }
 
 LayerResult check_layer(const LayerRequest& request, const LayerSpec& spec) {
   const auto start = Clock::now();
   LayerResult result;
   result.spec = spec;
-  Index elements = 0;
-  for (const auto& [name, rows, cols] : weight_sizes(spec)) elements += rows * cols;
-  const bool large = !request.readings_chosen && elements > interactive_elements;
+  const bool large = is_large(request, spec);
   VerifyOptions options{request.statics,
                         request.exact && !large,
                         request.numeric && !large,
@@ -57,8 +65,8 @@ LayerResult check_layer(const LayerRequest& request, const LayerSpec& spec) {
                         {}};
   result.report = verify(*subject_of(spec, request.fault), options);
   if (large) {
-    result.report.checks.push_back(too_large("exact", Reading::exact, request));
-    result.report.checks.push_back(too_large("rounding", Reading::numeric, request));
+    result.report.checks.push_back(too_large("exact", Reading::exact));
+    result.report.checks.push_back(too_large("rounding", Reading::numeric));
   }
   if (!result.report.passed() && request.weights.empty() && !request.toy) {
     // The static reading is the cheapest; the exact one sees the rest.
@@ -67,9 +75,7 @@ LayerResult check_layer(const LayerRequest& request, const LayerSpec& spec) {
       VerifyOptions cheap;
       cheap.numeric = cheap.exact = false;
       if (!verify(*subject, cheap).passed()) return true;
-      Index size = 0;
-      for (const auto& [name, rows, cols] : weight_sizes(s)) size += rows * cols;
-      if (size > 1 << 16) return false;
+      if (weight_elements(s) > 1 << 16) return false;
       cheap.exact = true;
       return !verify(*subject, cheap).passed();
     };
@@ -92,7 +98,7 @@ bool use_color(const Output& output) {
     return value != nullptr && *value != '\0';
   };
   if (set("NO_COLOR")) return false;
-  if (set("CLICOLOR_FORCE")) return true;
+  if (set("CLICOLOR_FORCE") && std::string(std::getenv("CLICOLOR_FORCE")) != "0") return true;
   const char* term = std::getenv("TERM");
   return isatty(STDOUT_FILENO) != 0 && !(term != nullptr && std::string(term) == "dumb");
 }
@@ -102,35 +108,101 @@ bool use_utf8() {
   return std::string(nl_langinfo(CODESET)) == "UTF-8";
 }
 
+// An illegal tp is refused before anything runs; of --layer all, with each layer that refuses it.
+void require_legal_layers(const LayerRequest& request) {
+  if (!request.all) {
+    (void)subject_of(request.specs.front(), request.fault);
+    return;
+  }
+  constexpr int most = 512;
+  std::vector<Violation> broken;
+  std::vector<int> legal(most);
+  std::iota(legal.begin(), legal.end(), 1);
+  for (const LayerSpec& spec : request.specs) {
+    for (const Violation& v : violations(spec))
+      broken.push_back({v.rule, spec.layer + ": " + v.message});
+    std::vector<int> both;
+    const std::vector<int> own = legal_tp(spec, most);
+    std::set_intersection(legal.begin(), legal.end(), own.begin(), own.end(),
+                          std::back_inserter(both));
+    legal = std::move(both);
+  }
+  if (!broken.empty())
+    throw LayoutError(legal.empty()
+                          ? std::string("not all layers can be built")
+                          : fmt::format("tp {} cannot split all layers", request.specs[0].tp),
+                      std::move(broken), legal.empty() ? "" : "tp can be " + or_list(legal));
+  for (const LayerSpec& spec : request.specs) (void)subject_of(spec, request.fault);
+}
+
+// Sizes that this machine cannot hold are refused before memory is asked for.
+void require_memory(const LayerRequest& request, const LayerSpec& spec) {
+  if (is_large(request, spec) || !(request.exact || request.numeric)) return;
+  const std::unique_ptr<Subject> subject = subject_of(spec, "");
+  double activations = 0, output = 0;
+  for (const DeclaredOutput& o : subject->outputs)
+    for (const Runs& columns : o.columns) output += static_cast<double>(columns.size());
+  activations = static_cast<double>(spec.tokens) *
+                (static_cast<double>(subject->input_width) * (spec.tp + 1) + output);
+  // 8 bytes a field element or double; float weights, whole and as shards.
+  const double bytes =
+      8 * activations + (request.numeric ? 8.0 * static_cast<double>(weight_elements(spec)) : 0);
+  const double memory =
+      static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
+  if (bytes <= memory) return;
+  constexpr double gib = 1024.0 * 1024.0 * 1024.0;
+  throw UsageError(fmt::format("layer {} needs about {:.0f} GiB for its numbers, this machine has "
+                               "{:.0f} GiB",
+                               spec.layer, bytes / gib, memory / gib),
+                   "use smaller sizes or fewer tokens, or --reading static");
+}
+
 }  // namespace
+
+std::vector<std::string> readings_that_find(const Fault& fault) {
+  LayerSpec spec;
+  spec.layer = fault.layers.front();
+  spec.tp = 4, spec.tokens = 2;
+  spec.qkv = {4, 2, 8, 2, 0};
+  spec.intermediate = 8, spec.parts = gate_up_parts(spec);
+  spec.in = 8, spec.out = 8;
+  const auto subject = subject_of(spec, fault.name);
+  std::vector<std::string> readings;
+  for (const Reading reading : {Reading::statics, Reading::exact, Reading::numeric}) {
+    VerifyOptions one;
+    one.statics = reading == Reading::statics;
+    one.exact = reading == Reading::exact;
+    one.numeric = reading == Reading::numeric;
+    if (!verify(*subject, one).passed()) readings.emplace_back(name(reading));
+  }
+  return readings;
+}
 
 int run_layer(const LayerRequest& request) {
   const auto start = Clock::now();
-  // An illegal tp is refused before anything runs, for all layers.
-  for (const LayerSpec& spec : request.specs)
-    (void)subject_of(spec, request.all && !request.fault.empty() ? std::string() : request.fault);
+  require_legal_layers(request);
+  for (const LayerSpec& spec : request.specs) require_memory(request, spec);
+  for (const std::string& path : {request.output.html, request.output.junit})
+    if (!path.empty()) require_writable(path);
+
   std::vector<LayerResult> results;
   bool passed = true;
   const bool utf8 = use_utf8(), color = use_color(request.output);
   for (const LayerSpec& spec : request.specs) {
-    const bool skip_fault = request.all && !request.fault.empty() &&
-                            !std::find_if(faults().begin(), faults().end(), [&](const Fault& f) {
-                               return f.name == request.fault;
-                             })->applies_to(spec.layer);
-    if (skip_fault) continue;
     results.push_back(check_layer(request, spec));
     passed = passed && results.back().report.passed();
     if (request.output.json) continue;
-    if (request.toy && !request.output.quiet) print_toy(spec);
+    if (request.toy && !request.output.quiet) print_toy(spec, request.fault);
     std::fputs(text_report(request, results.back(), color, utf8).c_str(), stdout);
     if (&spec != &request.specs.back() && !request.output.quiet) std::fputs("\n", stdout);
     std::fflush(stdout);
   }
-  if (request.output.json)
-    std::fputs((json_report(request, results, seconds_since(start)) + "\n").c_str(), stdout);
+  // Files first: where one cannot be written, the JSON on stdout is the error alone.
   if (!request.output.html.empty()) write_file(request.output.html, html_report(request, results));
   if (!request.output.junit.empty())
     write_file(request.output.junit, junit_report(request, results));
+  if (request.output.json)
+    std::fputs((json_report(request, results, seconds_since(start)) + "\n").c_str(), stdout);
   if (const char* actions = std::getenv("GITHUB_ACTIONS");
       actions != nullptr && std::string(actions) == "true" && !request.output.json)
     std::fputs(github_annotations(results).c_str(), stdout);

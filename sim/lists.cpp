@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include <tpsim/core/text.hpp>
 #include <tpsim/verify/fault_list.hpp>
 #include <tpsim/version.hpp>
 
@@ -12,6 +13,7 @@
 #include "sim/explain.hpp"
 #include "sim/models.hpp"
 #include "sim/options.hpp"
+#include "sim/text.hpp"
 
 namespace tpsim::cli {
 namespace {
@@ -35,8 +37,8 @@ std::vector<Entry> entries(const std::string& what) {
   } else if (what == "models") {
     for (const ModelShape& m : models())
       out.push_back(
-          {m.name, fmt::format("hidden {}, heads {}, kv heads {}, head dim {}, intermediate {}",
-                               m.hidden, m.heads, m.kv_heads, m.head_dim, m.intermediate)});
+          {m.name, fmt::format("hidden {}, heads {}, kv {}, head dim {}, intermediate {}", m.hidden,
+                               m.heads, m.kv_heads, m.head_dim, m.intermediate)});
   } else if (what == "checks") {
     for (const CheckText& c : check_texts())
       out.push_back({std::string(c.id), std::string(c.summary)});
@@ -45,6 +47,14 @@ std::vector<Entry> entries(const std::string& what) {
       out.push_back({f.name, fmt::format("{} [{}]", f.summary, fmt::join(f.layers, ", "))});
   }
   return out;
+}
+
+// Every JSON answer that is no report begins alike.
+Json answer(const std::string& command) {
+  return {{"schema", "tpsim.report/1"},
+          {"version", TPSIM_VERSION},
+          {"command", command},
+          {"result", "pass"}};
 }
 
 void print_json(const Json& j) { std::fputs((j.dump(2) + "\n").c_str(), stdout); }
@@ -57,7 +67,7 @@ int run_list(const std::string& what, const Output& output) {
     const std::string near = nearest(what, lists);
     throw UsageError(what.empty() ? "'tpsim list' needs to know what"
                                   : fmt::format("there is no list '{}'", what),
-                     near.empty() ? "lists are layers, models, checks and faults"
+                     near.empty() ? "a list is layers, models, checks or faults"
                                   : fmt::format("did you mean '{}'?", near));
   }
   const std::vector<Entry> all = entries(what);
@@ -65,20 +75,24 @@ int run_list(const std::string& what, const Output& output) {
     Json items = Json::array();
     if (what == "faults")
       for (const Fault& f : faults())
-        items.push_back({{"name", f.name}, {"layers", f.layers}, {"summary", f.summary}});
+        items.push_back({{"name", f.name},
+                         {"layer", f.layers.front()},
+                         {"layers", f.layers},
+                         {"summary", f.summary},
+                         {"caught_by", readings_that_find(f)}});
     else
       for (const Entry& e : all) items.push_back({{"name", e.name}, {"summary", e.summary}});
-    print_json({{"schema", "tpsim.report/1"},
-                {"version", TPSIM_VERSION},
-                {"command", "list"},
-                {"result", "pass"},
-                {what, items}});
+    Json j = answer("list");
+    j[what] = std::move(items);
+    print_json(j);
     return 0;
   }
   std::size_t width = 0;
   for (const Entry& e : all) width = std::max(width, e.name.size());
   for (const Entry& e : all)
-    std::fputs(fmt::format("{:<{}}  {}\n", e.name, width, e.summary).c_str(), stdout);
+    std::fputs(fmt::format("{:<{}}  {}\n", e.name, width, wrapped(e.summary, width + 2, width + 2))
+                   .c_str(),
+               stdout);
   return 0;
 }
 
@@ -87,34 +101,47 @@ int run_explain(const std::string& check, const Output& output) {
   for (const CheckText& c : check_texts()) ids.emplace_back(c.id);
   for (const CheckText& c : check_texts()) {
     if (c.id != check) continue;
-    if (output.json)
-      print_json({{"schema", "tpsim.report/1"},
-                  {"version", TPSIM_VERSION},
-                  {"command", "explain"},
-                  {"result", "pass"},
-                  {"id", c.id},
-                  {"summary", c.summary},
-                  {"text", c.text}});
-    else
-      std::fputs(fmt::format("{}: {}\n\n{}\n", c.id, c.summary, c.text).c_str(), stdout);
+    if (output.json) {
+      Json j = answer("explain");
+      j["id"] = c.id, j["summary"] = c.summary, j["text"] = c.text;
+      print_json(j);
+      return 0;
+    }
+    std::fputs(
+        fmt::format("{}: {}\n\n{}\n", c.id, c.summary, wrapped(std::string(c.text), 0, 0)).c_str(),
+        stdout);
     return 0;
   }
   const std::string near = nearest(check, ids);
-  throw UsageError(check.empty() ? "'tpsim explain' needs a check"
-                                 : fmt::format("there is no check '{}'", check),
-                   near.empty() ? fmt::format("checks are {}", fmt::join(ids, ", "))
-                                : fmt::format("did you mean '{}'?", near));
+  throw UsageError(
+      check.empty() ? "'tpsim explain' needs a check"
+                    : fmt::format("there is no check '{}'", check),
+      near.empty() ? "a check is " + or_list(ids) : fmt::format("did you mean '{}'?", near));
 }
+
+namespace {
+
+int print_text(const char* command, const std::string& text, const Output& output) {
+  if (output.json) {
+    Json j = answer(command);
+    j["text"] = text;
+    print_json(j);
+  } else {
+    std::fputs(text.c_str(), stdout);
+  }
+  return 0;
+}
+
+}  // namespace
 
 int run_request(const Request& request) {
   switch (request.kind) {
     case Request::Kind::version:
-      std::fputs(fmt::format("tpsim {}\n", TPSIM_VERSION).c_str(), stdout);
-      return 0;
+      return print_text("version", fmt::format("tpsim {}\n", TPSIM_VERSION), request.output);
     case Request::Kind::help:
-      std::fputs((request.short_help ? short_help_text() : help_text(request.help_group)).c_str(),
-                 stdout);
-      return 0;
+      return print_text("help",
+                        request.short_help ? short_help_text() : help_text(request.help_group),
+                        request.output);
     case Request::Kind::list:
       return run_list(request.topic, request.output);
     case Request::Kind::explain:

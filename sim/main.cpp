@@ -16,7 +16,9 @@ int run(const std::vector<std::string>& arguments) {
   using namespace tpsim::cli;
   const bool json = wants_json(arguments);
   try {
-    return run_request(parse_command_line(arguments));
+    const int status = run_request(parse_command_line(arguments));
+    if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return status;
+    print_error(false, "cannot write the report to stdout", {}, "is the disk full?");
   } catch (const UsageError& e) {
     print_error(json, e.what(), {}, e.hint());
   } catch (const tpsim::LayoutError& e) {
@@ -24,6 +26,10 @@ int run(const std::vector<std::string>& arguments) {
   } catch (const std::bad_alloc&) {
     print_error(json, "not enough memory for these sizes", {},
                 "use smaller sizes, or --reading static");
+  } catch (const std::exception& e) {
+    print_error(json, std::string("bug in tpsim: ") + e.what(), {},
+                "please report it, with the command line");
+    return 3;
   }
   return 2;
 }
@@ -33,8 +39,6 @@ int run(const std::vector<std::string>& arguments) {
 int main(int argc, char** argv) {
   try {
     return run({argv + 1, argv + argc});
-  } catch (const std::exception& e) {
-    std::fprintf(stderr, "error: bug in tpsim: %s\n", e.what());
   } catch (...) {
     std::fputs("error: bug in tpsim: an unknown exception\n", stderr);
   }

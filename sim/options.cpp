@@ -8,6 +8,8 @@
 
 #include <tpsim/version.hpp>
 
+#include "sim/text.hpp"
+
 namespace tpsim::cli {
 
 const std::vector<Option>& options() {
@@ -102,12 +104,12 @@ std::string help_text(std::string_view group) {
   std::string out;
   if (group.empty())
     out = fmt::format(
-        "tpsim {} simulates and verifies tensor-parallel layouts of transformer layers.\n\n"
+        "tpsim {}: simulates and verifies tensor-parallel layouts of transformers\n\n"
         "Examples\n"
         "  tpsim --tp 4 --layer qkv                        one layer, all readings\n"
-        "  tpsim --tp 2 --layer row --toy                  tiny numbers, with the matrices\n"
+        "  tpsim --tp 2 --layer row --toy                  tiny numbers, matrices shown\n"
         "  tpsim --tp 4 --layer mlp --model qwen3-0.6b     sizes of another model\n"
-        "  tpsim --tp 4 --layer qkv --fault kv-head-modulo --kv-heads 2   see a fault found\n"
+        "  tpsim --tp 4 --layer qkv --fault rank-zero      see a fault found\n"
         "  tpsim --tp 2 --layer qkv --weights DIR --module model.layers.0.self_attn\n\n"
         "Usage\n"
         "  tpsim --tp N --layer NAME [options]\n"
@@ -128,7 +130,7 @@ std::string help_text(std::string_view group) {
                     : o.argument.empty()        ? ""
                                                 : " ",
                     o.argument.starts_with('[') ? o.argument.substr(1) : o.argument);
-    out += fmt::format("  {:<24}{}\n", left, o.help);
+    out += fmt::format("  {:<24}{}\n", left, wrapped(std::string(o.help), 26, 26));
   }
   if (group.empty())
     out += "\nExit status: 0 verified, 1 a check found a fault, 2 cannot ask, 3 bug in tpsim.\n";

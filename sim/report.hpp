@@ -37,6 +37,8 @@ struct LayerResult {
 /// `error:` and `hint:` on stderr, or with `json` one object on stdout.
 void print_error(bool json, const std::string& message, const std::vector<Violation>& violations,
                  const std::string& hint);
+/// Asked before the work starts, so that nothing is reported twice. @throws LayoutError
+void require_writable(const std::string& path);
 /// Writes to a temporary name in the same folder and renames. @throws LayoutError
 void write_file(const std::string& path, const std::string& text);
 

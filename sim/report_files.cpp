@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
 // Reports for browsers and CI: HTML, JUnit XML, GitHub workflow commands.
 #include <unistd.h>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 
@@ -148,25 +150,53 @@ std::string github_annotations(const std::vector<LayerResult>& results) {
   return out;
 }
 
+namespace {
+
+[[noreturn]] void cannot_write(const std::string& path, const std::string& why) {
+  throw LayoutError("cannot write " + path + ": " + why, {},
+                    "name a file in a folder that exists and is writable");
+}
+
+// A name in the same folder, so that the rename stays in one file system.
+std::string temporary_name(const std::string& path) {
+  return fmt::format("{}.tmp{}", path, getpid());
+}
+
+void write_all(const std::string& path, const std::string& text) {
+  errno = 0;
+  std::ofstream file(path, std::ios::binary);
+  file << text;
+  file.close();
+  if (file) return;
+  const std::string why = errno == 0 ? "the disk refused it" : std::strerror(errno);
+  std::error_code ignored;
+  std::filesystem::remove(path, ignored);
+  cannot_write(path.substr(0, path.rfind(".tmp")), why);
+}
+
+}  // namespace
+
+void require_writable(const std::string& path) {
+  std::error_code ignored;
+  const auto status = std::filesystem::status(path, ignored);
+  // A rename would put a file in the place of a folder, a device or a pipe.
+  if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status))
+    cannot_write(
+        path, std::filesystem::is_directory(status) ? "it is a folder" : "it is no ordinary file");
+  const std::string temporary = temporary_name(path);
+  write_all(temporary, "");
+  std::filesystem::remove(temporary, ignored);
+}
+
 void write_file(const std::string& path, const std::string& text) {
-  const std::string temporary = fmt::format("{}.tmp{}", path, getpid());
-  {
-    std::ofstream file(temporary, std::ios::binary);
-    file << text;
-    file.flush();
-    if (!file) {
-      std::error_code ignored;
-      std::filesystem::remove(temporary, ignored);
-      throw LayoutError("cannot write " + path, {}, "the folder must exist and be writable");
-    }
-  }
+  const std::string temporary = temporary_name(path);
+  write_all(temporary, text);
   std::error_code error;
   std::filesystem::rename(temporary, path, error);
-  if (error) {
-    std::error_code ignored;
-    std::filesystem::remove(temporary, ignored);
-    throw LayoutError("cannot write " + path + ": " + error.message());
-  }
+  if (!error) return;
+  std::error_code ignored;
+  std::filesystem::remove(temporary, ignored);
+  cannot_write(path, error.message());
 }
 
 }  // namespace tpsim::cli

@@ -9,6 +9,7 @@
 #include <tpsim/version.hpp>
 
 #include "sim/report.hpp"
+#include "sim/text.hpp"
 
 namespace tpsim::cli {
 namespace {
@@ -21,6 +22,17 @@ Json shape_json(Shape s) {
 
 // JSON has no infinity or NaN: such a figure is null.
 Json finite(double x) { return std::isfinite(x) ? Json(x) : Json(nullptr); }
+
+void append_how(Json& j, const LayerRequest& r) {
+  j["reading"] = Json::array();
+  if (r.statics) j["reading"].push_back("static");
+  if (r.exact) j["reading"].push_back("exact");
+  if (r.numeric) j["reading"].push_back("numeric");
+  j["dtype"] = name(r.dtype);
+  j["seed"] = r.seed;
+  j["backend"] = r.backend;
+  j["comm"] = r.comm;
+}
 
 Json spec_json(const LayerRequest& r, const LayerSpec& s) {
   Json j{{"tp", s.tp},
@@ -49,14 +61,7 @@ Json spec_json(const LayerRequest& r, const LayerSpec& s) {
   j["disk"] = s.disk.empty() ? Json(nullptr) : Json(s.disk);
   j["weights"] = r.weights.empty() ? Json(nullptr) : Json(r.weights);
   j["module"] = r.module.empty() ? Json(nullptr) : Json(r.module);
-  j["reading"] = Json::array();
-  if (r.statics) j["reading"].push_back("static");
-  if (r.exact) j["reading"].push_back("exact");
-  if (r.numeric) j["reading"].push_back("numeric");
-  j["dtype"] = name(r.dtype);
-  j["seed"] = r.seed;
-  j["backend"] = r.backend;
-  j["comm"] = r.comm;
+  append_how(j, r);
   return j;
 }
 
@@ -162,8 +167,10 @@ std::string json_report(const LayerRequest& request, const std::vector<LayerResu
   } else {
     j["request"] = {{"tp", request.specs.front().tp},
                     {"layer", "all"},
-                    {"model", request.model},
-                    {"fault", request.fault.empty() ? Json(nullptr) : Json(request.fault)}};
+                    {"model", request.toy ? Json(nullptr) : Json(request.model)},
+                    {"fault", request.fault.empty() ? Json(nullptr) : Json(request.fault)},
+                    {"toy", request.toy}};
+    append_how(j["request"], request);
     j["layers"] = Json::array();
     for (const LayerResult& r : results) {
       Json one{{"layer", r.report.subject},
@@ -181,9 +188,7 @@ std::string json_report(const LayerRequest& request, const std::vector<LayerResu
 void print_error(bool json, const std::string& message, const std::vector<Violation>& violations,
                  const std::string& hint) {
   std::string text = message;
-  for (const Violation& v : violations)
-    text += "\n  " + v.rule + std::string(v.rule.size() < 6 ? 6 - v.rule.size() : 0, ' ') + "  " +
-            v.message;
+  for (const Violation& v : violations) text += "\n  " + pad(v.rule, 6) + "  " + v.message;
   if (json) {
     Json j{{"schema", "tpsim.report/1"},
            {"version", TPSIM_VERSION},
@@ -198,8 +203,17 @@ void print_error(bool json, const std::string& message, const std::vector<Violat
     std::fputs((dump(j) + "\n").c_str(), stdout);
     return;
   }
-  std::fprintf(stderr, "error: %s\n", text.c_str());
-  if (!hint.empty()) std::fprintf(stderr, "hint: %s\n", hint.c_str());
+  // Text in several lines is aligned already: a caret points into it.
+  const auto fitted = [](const std::string& line, std::size_t first, std::size_t later) {
+    return line.find('\n') == std::string::npos ? wrapped(line, first, later) : line;
+  };
+  text = "error: " + fitted(message, 7, 7) + "\n";
+  for (const Violation& v : violations) {
+    const std::string rule = "  " + pad(v.rule, 6) + "  ";
+    text += rule + fitted(v.message, rule.size(), rule.size()) + "\n";
+  }
+  if (!hint.empty()) text += "hint: " + fitted(hint, 6, 6) + "\n";
+  std::fputs(text.c_str(), stderr);
 }
 
 }  // namespace tpsim::cli

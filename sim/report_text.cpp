@@ -8,6 +8,7 @@
 #include <tpsim/version.hpp>
 
 #include "sim/report.hpp"
+#include "sim/text.hpp"
 
 namespace tpsim::cli {
 namespace {
@@ -30,7 +31,7 @@ std::string how_cut(const TensorReport& t) {
   if (*t.tp_dim == 1) return "columns cut";
   for (const Shard& s : t.shards)
     for (const ShardPiece& p : s.pieces)
-      if (p.label.find("heads") != std::string::npos) return "rows cut by head";
+      if (p.label.find(" head") != std::string::npos) return "rows cut by head";
   return t.shards.empty() || t.shards[0].pieces.empty() || t.shards[0].pieces[0].part.empty()
              ? "rows cut"
              : "rows of each part cut";
@@ -46,37 +47,112 @@ std::string sources(const TensorReport& t) {
   return fmt::format("{}", fmt::join(seen, ", "));
 }
 
-std::string reading_text(const CheckResult& c) {
-  std::string out(name(c.reading));
-  if (c.result == Outcome::pass && c.log2_miss)
-    out += fmt::format(", misses a fault < 2^{}", std::floor(-*c.log2_miss) <= 1000
-                                                      ? -static_cast<int>(std::floor(-*c.log2_miss))
-                                                      : -1000);
+// The rows of checks: "  FAIL  collectives " is 20 columns wide, the text 51, the reading 9.
+constexpr std::size_t indent = 20, text_width = 51;
+
+// `text` after the id of a check; the reading stands at the end of its last line.
+std::string beside(const std::string& text, const std::string& reading) {
+  std::string out;
+  const std::vector<std::string> lines = lines_of(text, text_width);
+  for (const std::string& line : lines)
+    out += (out.empty() ? "" : "\n" + std::string(indent, ' ')) +
+           (&line == &lines.back() ? pad(line, text_width) : line);
+  if (width_of(lines.back()) > text_width) out += "\n" + std::string(indent + text_width, ' ');
+  return out + "  " + reading + "\n";
+}
+
+std::string message_of(const CheckResult& c) {
+  if (c.result != Outcome::pass || !c.log2_miss) return c.message;
+  return fmt::format("{}; misses a fault < 2^{}", c.message,
+                     -static_cast<int>(std::min(1000.0, std::floor(-*c.log2_miss))));
+}
+
+// One check: its verdict, then the message, or the findings.
+std::string check_rows(const CheckResult& c, bool verbose, const std::string& verdict) {
+  std::string out = fmt::format("  {} {:<11} ", verdict, c.id);
+  if (c.findings.empty()) {
+    out += beside(message_of(c), std::string(name(c.reading)));
+  } else {
+    out += beside(c.findings.front().message, std::string(name(c.reading)));
+    const std::string blanks(indent, ' ');
+    for (std::size_t i = 1; verbose && i < c.findings.size(); ++i)
+      out += blanks + wrapped(c.findings[i].message, indent, indent) + "\n";
+    if (!verbose && c.findings.size() > 1)
+      out += fmt::format("{}and {} more (--verbose lists all)\n", blanks, c.findings.size() - 1);
+  }
+  if (verbose && c.largest_ratio)
+    out += fmt::format("{0:{1}}{2}\n", "", indent,
+                       wrapped(fmt::format("largest at {}; sees faults above {:.2g} of the "
+                                           "output's size",
+                                           c.largest_at, c.detection_floor.value_or(0)),
+                               indent, indent));
   return out;
 }
 
-// `text` in lines of at most `width` terminal columns, the later ones after `indent` blanks. Breaks
-// at blanks; a word that is too long stays whole.
-std::string wrapped(const std::string& text, std::size_t width, std::size_t indent) {
+// What was asked for; a path, a module or a fault has a line of its own.
+std::string title(const LayerRequest& request, const LayerResult& result) {
+  std::vector<std::string> fields{fmt::format("tpsim {}", TPSIM_VERSION),
+                                  "layer " + result.report.subject,
+                                  fmt::format("tp {}", result.report.tp)};
+  if (request.toy)
+    fields.emplace_back("toy");
+  else if (request.weights.empty())
+    fields.push_back("model " + request.model);
+  fields.push_back(fmt::format("tokens {}", result.spec.tokens));
+  fields.push_back(fmt::format("dtype {}", name(request.dtype)));
+  fields.push_back(fmt::format("seed {}", request.seed));
   std::string out, line;
-  std::size_t begin = 0;
-  while (begin < text.size()) {
-    const std::size_t end = std::min(text.find_first_of(" \n", begin), text.size());
-    const std::string word = text.substr(begin, end - begin);
-    const bool forced = end < text.size() && text[end] == '\n';
-    if (!line.empty() && line.size() + 1 + word.size() > width) {
-      out += line + "\n" + std::string(indent, ' ');
-      line = word;
-    } else {
-      line += (line.empty() ? "" : " ") + word;
-    }
-    if (forced) {
-      out += line + "\n" + std::string(indent, ' ');
-      line.clear();
-    }
-    begin = end + 1;
+  for (const std::string& field : fields) {
+    const bool fits = width_of(line) + 2 + width_of(field) <= 80;
+    if (!fits) out += line + "\n";
+    line = line.empty() || !fits ? field : line + "  " + field;
   }
-  return out + line;
+  out += line;
+  if (!request.weights.empty())
+    out += fmt::format("\nweights {}\nmodule {}", request.weights, request.module);
+  if (!request.fault.empty()) out += "\nfault " + request.fault;
+  return out + "\n\n";
+}
+
+std::string tensor_rows(const TensorReport& t, bool utf8, bool verbose) {
+  if (t.full_shape.rank() == 1 && !verbose)
+    return fmt::format("{} {}, {}\n\n", t.name, t.full_shape.str(),
+                       !t.tp_dim ? "whole on every rank" : "cut like the rows of its weight");
+  return fmt::format(
+      "{} {}, {}\n{}      {}\n\n", t.name, t.full_shape.str(), how_cut(t),
+      shard_table(t, utf8, verbose),
+      wrapped(fmt::format("{} of {}", t.tp_dim == 1 ? "columns" : "rows", sources(t)), 6, 6));
+}
+
+std::string cost_rows(const Report& report) {
+  const Cost& cost = report.cost;
+  std::string out;
+  if (!cost.weight_bytes.empty()) {
+    out = fmt::format("per rank: weights {} of {}, {} of {}, wire {}",
+                      binary_size(static_cast<double>(cost.weight_bytes[0])),
+                      binary_size(static_cast<double>(cost.full_weight_bytes)),
+                      decimal_flop(static_cast<double>(cost.flop[0])),
+                      decimal_flop(static_cast<double>(cost.full_flop)),
+                      binary_size(static_cast<double>(cost.wire_bytes[0])));
+    out = wrapped(out, 0, 10) + "\n";
+    if (cost.kv_bytes_per_token[0] > 0)
+      out += fmt::format("          kv cache {} a token\n",
+                         binary_size(static_cast<double>(cost.kv_bytes_per_token[0])));
+  }
+  for (const CollectiveReport& c : report.collectives)
+    out += wrapped(fmt::format("{} {} {} in group {} at {}", c.op, c.shape.str(), c.dtype, c.group,
+                               c.at),
+                   0, 10) +
+           "\n";
+  return out;
+}
+
+std::string verdict_of(const LayerResult& result, std::size_t passed, std::size_t failed) {
+  if (failed > 0)
+    return fmt::format("{} of {} checks failed in {:.1f} s", failed, failed + passed,
+                       result.elapsed_s);
+  return fmt::format("{} check{} passed in {:.1f} s", passed, passed == 1 ? "" : "s",
+                     result.elapsed_s);
 }
 
 }  // namespace
@@ -84,97 +160,42 @@ std::string wrapped(const std::string& text, std::size_t width, std::size_t inde
 std::string text_report(const LayerRequest& request, const LayerResult& result, bool color,
                         bool utf8) {
   const Report& report = result.report;
+  const bool verbose = request.output.verbose;
   const auto paint = [&](const char* code, const std::string& text) {
     return color ? fmt::format("\033[{}m{}\033[0m", code, text) : text;
   };
-  std::string out;
   std::size_t failed = 0, passed = 0;
   for (const CheckResult& c : report.checks)
     failed += c.result == Outcome::fail ? 1 : 0, passed += c.result == Outcome::pass ? 1 : 0;
-  const std::string verdict = failed > 0 ? fmt::format("{} of {} checks failed in {:.1f} s", failed,
-                                                       failed + passed, result.elapsed_s)
-                                         : fmt::format("{} check{} passed in {:.1f} s", passed,
-                                                       passed == 1 ? "" : "s", result.elapsed_s);
+  const std::string verdict = verdict_of(result, passed, failed);
   if (request.output.quiet)
     return fmt::format("{} tp {}: {}\n", report.subject, report.tp, verdict);
 
-  out += fmt::format(
-      "tpsim {}  layer {}  tp {}  {}  tokens {}  dtype {}  seed {}", TPSIM_VERSION, report.subject,
-      report.tp,
-      request.toy ? "toy" : (request.weights.empty() ? "model " : "weights ") + request.model,
-      result.spec.tokens, name(request.dtype), request.seed);
-  if (!request.module.empty()) out += fmt::format("\nmodule {}", request.module);
-  if (!request.fault.empty()) out += fmt::format("  fault {}", request.fault);
-  out += "\n\n";
-  for (const TensorReport& t : report.tensors) {
-    if (t.full_shape.rank() == 1 && !request.output.verbose) {
-      out += fmt::format("{} {}, {}\n\n", t.name, t.full_shape.str(),
-                         !t.tp_dim ? "whole on every rank" : "cut like the rows of its weight");
-      continue;
-    }
-    out += fmt::format("{} {}, {}\n{}", t.name, t.full_shape.str(), how_cut(t),
-                       shard_table(t, utf8, request.output.verbose));
-    out += fmt::format("      {} of {}\n\n", t.tp_dim == 1 ? "columns" : "rows", sources(t));
-  }
-  std::string cause, repair;
+  std::string out = title(request, result);
+  for (const TensorReport& t : report.tensors) out += tensor_rows(t, utf8, verbose);
+  const Finding* explained = nullptr;
+  const CheckResult* first_failed = nullptr;
   for (const CheckResult& c : report.checks) {
-    if (c.result == Outcome::skip && !request.output.verbose && c.id != "integer" &&
-        c.id != "exact" && c.id != "rounding")
+    if (c.result == Outcome::skip && !verbose && c.id != "integer" && c.id != "exact" &&
+        c.id != "rounding")
       continue;
-    const std::string word = c.result == Outcome::pass   ? paint("32", "ok   ")
-                             : c.result == Outcome::fail ? paint("31;1", "FAIL ")
-                                                         : paint("33", "skip ");
-    // "  FAIL  collectives " is 20 columns wide; 59 remain for the text of a finding.
-    constexpr std::size_t indent = 20, width = 59;
-    if (c.findings.empty()) {
-      const std::string reading = reading_text(c);
-      const bool fits = c.message.size() <= width - 1;
-      out += fmt::format("  {} {:<11} {:<{}}{}{}\n", word, c.id, wrapped(c.message, width, indent),
-                         width - 1, fits ? "  " : "\n" + std::string(indent + width + 1, ' '),
-                         reading);
-    } else {
-      out += fmt::format("  {} {:<11} {}\n", word, c.id,
-                         wrapped(c.findings.front().message, width, indent));
-      for (std::size_t i = 1; request.output.verbose && i < c.findings.size(); ++i)
-        out += std::string(indent, ' ') + wrapped(c.findings[i].message, width, indent) + "\n";
-      if (!request.output.verbose && c.findings.size() > 1)
-        out += fmt::format("{}and {} more (--verbose lists all)\n", std::string(indent, ' '),
-                           c.findings.size() - 1);
-    }
+    out += check_rows(c, verbose,
+                      c.result == Outcome::pass   ? paint("32", "ok   ")
+                      : c.result == Outcome::fail ? paint("31;1", "FAIL ")
+                                                  : paint("33", "skip "));
+    if (c.result == Outcome::fail && first_failed == nullptr) first_failed = &c;
     for (const Finding& f : c.findings)
-      if (cause.empty() && !f.cause.empty()) cause = f.cause, repair = f.repair;
-    if (request.output.verbose && c.largest_ratio)
-      out += fmt::format("{}largest at {}; sees faults above {:.2g} of the output's size\n",
-                         std::string(indent, ' '), c.largest_at, c.detection_floor.value_or(0));
+      if (explained == nullptr && !f.cause.empty()) explained = &f;
   }
-  if (!cause.empty())
-    out += wrapped("cause: " + cause, 79, 7) + "\n" +
-           (repair.empty() ? "" : wrapped("repair: " + repair, 79, 8) + "\n");
-  out += "\n";
-  const Cost& cost = report.cost;
-  if (!cost.weight_bytes.empty()) {
-    out += fmt::format("per rank: weights {} of {}, {} of {}, wire {}",
-                       binary_size(static_cast<double>(cost.weight_bytes[0])),
-                       binary_size(static_cast<double>(cost.full_weight_bytes)),
-                       decimal_flop(static_cast<double>(cost.flop[0])),
-                       decimal_flop(static_cast<double>(cost.full_flop)),
-                       binary_size(static_cast<double>(cost.wire_bytes[0])));
-    if (cost.kv_bytes_per_token[0] > 0)
-      out += fmt::format(", kv cache {} a token",
-                         binary_size(static_cast<double>(cost.kv_bytes_per_token[0])));
-    out += "\n";
+  if (explained != nullptr) {
+    out += wrapped("cause: " + explained->cause, 0, 7) + "\n";
+    if (!explained->repair.empty()) out += wrapped("repair: " + explained->repair, 0, 8) + "\n";
   }
-  for (const CollectiveReport& c : report.collectives)
-    out += fmt::format("{} {} {} in group {} at {}\n", c.op, c.shape.str(), c.dtype, c.group, c.at);
-  out += paint(failed > 0 ? "31;1" : "32", verdict) + "\n";
+  out += "\n" + cost_rows(report) + paint(failed > 0 ? "31;1" : "32", verdict) + "\n";
   if (!result.smallest.empty())
     out += fmt::format("\nsmallest failing case ({} tests, {} shrinks)\n    {}\n", result.tests,
                        result.shrinks, shell_line(result.smallest));
-  for (const CheckResult& c : report.checks)
-    if (c.result == Outcome::fail) {
-      out += fmt::format("read more\n    tpsim explain {}\n", c.id);
-      break;
-    }
+  if (first_failed != nullptr) out += "read more\n    tpsim explain " + first_failed->id + "\n";
   return out;
 }
 

@@ -5,100 +5,17 @@
 #include <charconv>
 
 #include <fmt/format.h>
-#include <boost/program_options.hpp>
 
+#include <tpsim/core/text.hpp>
 #include <tpsim/verify/fault_list.hpp>
 
+#include "sim/command_line.hpp"
 #include "sim/models.hpp"
 #include "sim/options.hpp"
 #include "sim/specs.hpp"
 
 namespace tpsim::cli {
 namespace {
-
-namespace po = boost::program_options;
-using Given = std::map<std::string, std::string>;  // option -> its argument, "" for a switch
-
-std::vector<std::string> option_names() {
-  std::vector<std::string> names;
-  for (const Option& o : options()) names.emplace_back(o.name);
-  return names;
-}
-
-Given parse_options(const std::vector<std::string>& arguments) {
-  po::options_description description;
-  for (const Option& o : options()) {
-    std::string name(o.name);
-    if (name == "help") name += ",h";
-    if (name == "quiet") name += ",q";
-    if (o.argument.empty())
-      description.add_options()(name.c_str(), po::bool_switch(), "");
-    else if (o.argument.starts_with('['))
-      description.add_options()(name.c_str(), po::value<std::string>()->implicit_value(""), "");
-    else
-      description.add_options()(name.c_str(), po::value<std::string>(), "");
-  }
-  // The engines' own name for --tp; Program_options has no aliases.
-  description.add_options()("tensor-parallel-size", po::value<std::string>(), "");
-  po::positional_options_description none;
-  po::variables_map map;
-  try {
-    const int style = po::command_line_style::unix_style & ~po::command_line_style::allow_guessing;
-    po::store(
-        po::command_line_parser(arguments).options(description).positional(none).style(style).run(),
-        map);
-  } catch (const po::too_many_positional_options_error&) {
-    std::string stray;
-    for (std::size_t i = 0; i < arguments.size(); ++i) {
-      const bool follows_option = i > 0 && arguments[i - 1].starts_with("--") &&
-                                  arguments[i - 1].find('=') == std::string::npos;
-      if (!arguments[i].starts_with('-') && !follows_option && stray.empty()) stray = arguments[i];
-    }
-    // A word after a switch is stray too.
-    if (stray.empty())
-      for (std::size_t i = 1; i < arguments.size(); ++i)
-        for (const Option& o : options())
-          if (arguments[i - 1] == "--" + std::string(o.name) &&
-              (o.argument.empty() || o.argument.starts_with('[')) && !arguments[i].starts_with('-'))
-            stray = arguments[i];
-    const std::string near = nearest(stray, {"explain", "list"});
-    throw UsageError(fmt::format("'{}' is no option and no command", stray),
-                     near.empty() ? "the commands are explain and list; the layer check needs "
-                                    "none: tpsim --tp 4 --layer qkv"
-                                  : fmt::format("did you mean 'tpsim {}'?", near));
-  } catch (const po::unknown_option& e) {
-    std::string name = e.get_option_name();
-    const std::size_t dashes = name.find_first_not_of('-');
-    name = dashes == std::string::npos ? "" : name.substr(dashes);
-    const std::string near = nearest(name, option_names());
-    throw UsageError(
-        fmt::format("unknown option '--{}'", name),
-        near.empty() ? "tpsim --help lists all" : fmt::format("did you mean '--{}'?", near));
-  } catch (const po::multiple_occurrences& e) {
-    throw UsageError(fmt::format("option '{}' is given more than once", e.get_option_name()),
-                     "give it once");
-  } catch (const po::invalid_command_line_syntax& e) {
-    throw UsageError(e.what(), "tpsim --help lists the options and their arguments");
-  } catch (const po::error& e) {
-    throw UsageError(e.what(), "tpsim --help");
-  }
-  Given given;
-  for (const auto& [name, value] : map) {
-    if (value.defaulted()) continue;
-    if (const auto* text = boost::any_cast<std::string>(&value.value()))
-      given[name] = *text;
-    else if (value.as<bool>())
-      given[name] = "";
-  }
-  if (const auto it = given.find("tensor-parallel-size"); it != given.end()) {
-    if (given.count("tp") != 0)
-      throw UsageError("option '--tp' is given more than once",
-                       "--tensor-parallel-size is the same option");
-    given["tp"] = it->second;
-    given.erase(it);
-  }
-  return given;
-}
 
 // Reads a whole decimal number in [least, most].
 Index number(const std::string& option, const std::string& text, Index least, Index most) {
@@ -174,11 +91,10 @@ void require_small_enough(const LayerSpec& s) {
                        fmt::format("a weight can have at most {} elements", largest_elements));
 }
 
-// The layers' options must be options of that layer: a word without effect would mislead.
-void require_options_apply(const Given& given, const LayerRequest& r) {
-  if (r.all) return;
-  const std::string& layer = r.specs.front().layer;
-  const std::vector<std::pair<std::string, std::vector<std::string>>> only{
+// Options that only some layers have. The model's own sizes are not here: they describe the model,
+// whichever of its layers is looked at.
+const std::vector<std::pair<std::string, std::vector<std::string>>>& layer_options() {
+  static const std::vector<std::pair<std::string, std::vector<std::string>>> only{
       {"gather-output", {"column", "merged"}},
       {"input-not-parallel", {"row"}},
       {"no-reduce-results", {"row"}},
@@ -188,12 +104,21 @@ void require_options_apply(const Given& given, const LayerRequest& r) {
       {"in", {"column", "row", "merged", "replicated"}},
       {"out", {"column", "row", "replicated"}},
       {"v-head-dim", {"qkv"}}};
-  for (const auto& [option, layers] : only) {
-    if (given.count(option) == 0 || std::find(layers.begin(), layers.end(), layer) != layers.end())
-      continue;
-    throw UsageError(fmt::format("--{} is no option of layer {}", option, layer),
-                     fmt::format("it belongs to {}", fmt::join(layers, ", ")));
-  }
+  return only;
+}
+
+bool has_option(const std::string& layer, const std::string& option) {
+  for (const auto& [name, layers] : layer_options())
+    if (name == option) return std::find(layers.begin(), layers.end(), layer) != layers.end();
+  return true;
+}
+
+// A word without effect would mislead.
+void require_options_apply(const Given& given, const std::string& layer) {
+  for (const auto& [option, layers] : layer_options())
+    if (given.count(option) != 0 && !has_option(layer, option))
+      throw UsageError(fmt::format("--{} is no option of layer {}", option, layer),
+                       "it belongs to " + or_list(layers));
 }
 
 LayerSpec build_spec(const std::string& layer, int tp, const Given& given, const LayerRequest& r) {
@@ -222,25 +147,54 @@ LayerSpec build_spec(const std::string& layer, int tp, const Given& given, const
     s.out = size("out", s.out);
     s.parts = given.count("parts") != 0 ? parse_parts(given.at("parts")) : gate_up_parts(s);
     s.bias = given.count("bias") != 0 || (layer == "qkv" && m.qkv_bias);
-    const auto disk = given.find("disk");
-    if (disk != given.end() && disk->second.empty())
-      throw UsageError("--disk is empty",
-                       "give an expression such as 'q:kv*g*d + k:kv*d + v:kv*d'");
-    if (disk != given.end()) s.disk = disk->second;
+    if (const auto disk = given.find("disk"); disk != given.end()) s.disk = disk->second;
   } else {
     s.tokens = size("tokens", s.tokens);
   }
-  s.skip_bias_add = given.count("skip-bias-add") != 0;
-  s.gather_output = given.count("gather-output") != 0;
-  s.input_is_parallel = given.count("input-not-parallel") == 0;
-  s.reduce_results = given.count("no-reduce-results") == 0;
-  if (!r.all || layer == "column" || layer == "merged") {
-  } else
-    s.gather_output = false;
+  // Of --layer all, each layer takes the options that it has.
+  const auto asked = [&](const char* option) {
+    return given.count(option) != 0 && has_option(layer, option);
+  };
+  s.skip_bias_add = asked("skip-bias-add");
+  s.gather_output = asked("gather-output");
+  s.input_is_parallel = !asked("input-not-parallel");
+  s.reduce_results = !asked("no-reduce-results");
   if (layer == "qkv") s.prefix = "qkv_proj.";
   if (layer == "merged") s.prefix = "gate_up_proj.";
   require_small_enough(s);
   return s;
+}
+
+const Fault* find_fault(const std::string& name) {
+  for (const Fault& f : faults())
+    if (f.name == name) return &f;
+  return nullptr;
+}
+
+void read_weights(const Given& given, LayerRequest& r) {
+  if (r.weights.empty() && r.module.empty()) return;
+  if (r.weights.empty())
+    throw UsageError("--module needs --weights DIR", "DIR is a Hugging Face checkpoint");
+  if (r.module.empty())
+    throw UsageError("--weights needs --module PATH",
+                     "for example: --module model.layers.0.self_attn");
+  if (r.all)
+    throw UsageError("--weights goes with one layer, not all",
+                     "name the layer that the module is: qkv, row, column or mlp");
+  for (const char* option : {"model", "hidden", "heads", "kv-heads", "head-dim", "v-head-dim",
+                             "intermediate", "in", "out", "parts", "disk", "bias"})
+    if (given.count(option) != 0)
+      throw UsageError(fmt::format("the sizes come from the checkpoint, without --{}", option),
+                       "leave one of the two out");
+  try {
+    fill_from_checkpoint(r.specs.front(), r.weights, r.module);
+  } catch (const LayoutError& e) {
+    if (!e.hint().empty()) throw;
+    throw LayoutError(e.subject(), e.violations(),
+                      "--weights takes a folder with config.json and safetensors files, --module "
+                      "the path of a linear layer, a self_attn or an mlp in it");
+  }
+  r.model = r.weights;
 }
 
 LayerRequest parse_layer(const Given& given) {
@@ -290,25 +244,16 @@ LayerRequest parse_layer(const Given& given) {
     for (const Fault& f : faults()) faults_known.push_back(f.name);
     require_choice("fault", r.fault, faults_known, "'tpsim list faults' shows all");
   }
-  for (const std::string& one : r.all ? layer_names() : std::vector<std::string>{layer})
+  if (r.all && given.count("disk") != 0)
+    throw UsageError("--disk goes with one layer, not all",
+                     "name the layer: " + or_list({"qkv", "merged", "mlp"}));
+  if (!r.all) require_options_apply(given, layer);
+  for (const std::string& one : r.all ? layer_names() : std::vector<std::string>{layer}) {
+    // With a fault, `all` are the layers that can have it.
+    if (r.all && !r.fault.empty() && !find_fault(r.fault)->applies_to(one)) continue;
     r.specs.push_back(build_spec(one, tp, given, r));
-  require_options_apply(given, r);
-  if (given.count("weights") != 0 || given.count("module") != 0) {
-    if (r.weights.empty()) throw UsageError("--module needs --weights DIR");
-    if (r.module.empty())
-      throw UsageError("--weights needs --module PATH",
-                       "for example: --module model.layers.0.self_attn");
-    if (r.all)
-      throw UsageError("--weights goes with one layer, not all",
-                       "name the layer that the module is: qkv, row, column, mlp");
-    for (const char* option : {"model", "hidden", "heads", "kv-heads", "head-dim", "v-head-dim",
-                               "intermediate", "in", "out", "parts", "disk", "bias"})
-      if (given.count(option) != 0)
-        throw UsageError(fmt::format("the sizes come from the checkpoint, without --{}", option),
-                         "leave one of the two out");
-    fill_from_checkpoint(r.specs.front(), r.weights, r.module);
-    r.model = r.weights;
   }
+  read_weights(given, r);
   return r;
 }
 
@@ -319,8 +264,6 @@ Output parse_output(const Given& given) {
   o.verbose = given.count("verbose") != 0;
   const auto file = [&](const char* name) {
     const auto it = given.find(name);
-    if (it != given.end() && it->second.empty())
-      throw UsageError(fmt::format("--{} needs a file name", name));
     return it == given.end() ? std::string() : it->second;
   };
   o.html = file("html");
@@ -335,6 +278,22 @@ Output parse_output(const Given& given) {
   return o;
 }
 
+// The commands are `explain` and `list`, with one word each.
+void require_command(const std::vector<std::string>& words) {
+  const std::vector<std::string> commands{"explain", "list"};
+  const bool known = std::find(commands.begin(), commands.end(), words[0]) != commands.end();
+  if (known && words.size() <= 2) return;
+  const std::string stray = words[known ? 2 : 0].substr(0, 60);
+  const std::string near = known ? "" : nearest(stray, commands);
+  if (known)
+    throw UsageError(fmt::format("'{}' is one word too many", stray),
+                     fmt::format("'tpsim {}' takes one word", words[0]));
+  throw UsageError(fmt::format("'{}' is no option and no command", stray),
+                   near.empty()
+                       ? "the commands are explain and list; a check is tpsim --tp 4 --layer qkv"
+                       : fmt::format("did you mean 'tpsim {}'?", near));
+}
+
 }  // namespace
 
 bool wants_json(const std::vector<std::string>& arguments) {
@@ -347,20 +306,18 @@ Request parse_command_line(const std::vector<std::string>& arguments) {
     request.short_help = true;
     return request;
   }
-  const std::string& first = arguments.front();
-  if (first == "explain" || first == "list") {
-    const bool topic = arguments.size() > 1 && !arguments[1].starts_with('-');
-    const Given given = parse_options({arguments.begin() + (topic ? 2 : 1), arguments.end()});
+  const auto [given, words] = split_command_line(arguments);
+  request.output = parse_output(given);
+  if (!words.empty()) {
+    require_command(words);
     for (const auto& [name, value] : given)
       if (name != "json" && name != "color" && name != "quiet" && name != "verbose")
-        throw UsageError(fmt::format("--{} is no option of '{}'", name, first));
-    request.output = parse_output(given);
-    request.topic = topic ? arguments[1] : "";
-    request.kind = first == "list" ? Request::Kind::list : Request::Kind::explain;
+        throw UsageError(fmt::format("--{} is no option of '{}'", name, words[0]),
+                         fmt::format("'{}' takes --json", words[0]));
+    request.topic = words.size() > 1 ? words[1] : "";
+    request.kind = words[0] == "list" ? Request::Kind::list : Request::Kind::explain;
     return request;
   }
-  const Given given = parse_options(arguments);
-  request.output = parse_output(given);
   if (given.count("version") != 0) {
     request.kind = Request::Kind::version;
   } else if (given.count("help") != 0) {

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "sim/report.hpp"
+#include "sim/text.hpp"
 
 namespace tpsim::cli {
 namespace {
@@ -15,15 +16,6 @@ struct Glyphs {
 constexpr Glyphs unicode{"─", "│", {"┌", "┬", "┐"}, {"├", "┼", "┤"}, {"└", "┴", "┘"}, "✗"};
 constexpr Glyphs ascii{"-", "|", {"+", "+", "+"}, {"+", "+", "+"}, {"+", "+", "+"}, "x"};
 
-// Terminal columns of UTF-8 text: every code point here is one column wide.
-std::size_t width_of(const std::string& text) {
-  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) {
-    return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U;
-  }));
-}
-std::string pad(const std::string& text, std::size_t width) {
-  return text + std::string(width - std::min(width, width_of(text)), ' ');
-}
 std::string center(const std::string& text, std::size_t width) {
   const std::size_t left = (width - std::min(width, width_of(text))) / 2;
   return pad(std::string(left, ' ') + text, width);

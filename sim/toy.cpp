@@ -1,27 +1,38 @@
 // SPDX-License-Identifier: MIT
 // The teaching view: the matrices themselves, rank by rank.
+#include <algorithm>
 #include <cstdio>
 
 #include <fmt/format.h>
 
-#include <tpsim/verify/faulty_comm.hpp>
-#include <tpsim/verify/linear_subjects.hpp>
 #include <tpsim/verify/run_ranks.hpp>
 
 #include "sim/commands.hpp"
+#include "sim/subjects.hpp"
 
 namespace tpsim::cli {
 namespace {
 
+// The name and shape of a matrix take 39 columns; its rows go on below where they do not fit.
+constexpr std::size_t before = 39;
+
 std::string matrix_text(const eigen::Matrix<double>& m) {
-  std::string out = "[";
+  std::vector<std::string> rows;
   for (Index r = 0; r < m.rows(); ++r) {
-    out += r == 0 ? "[" : ", [";
+    std::string row = r == 0 ? "[[" : "[";
     for (Index c = 0; c < m.cols(); ++c)
-      out += fmt::format("{}{:.6g}", c == 0 ? "" : ", ", m(r, c));
-    out += "]";
+      row += fmt::format("{}{:.6g}", c == 0 ? "" : ", ", m(r, c));
+    rows.push_back(row + (r + 1 < m.rows() ? "]," : "]]"));
   }
-  return out + "]";
+  std::string out, line;
+  for (const std::string& row : rows) {
+    if (!line.empty() && before + line.size() + 1 + row.size() > 80) {
+      out += line + "\n" + std::string(before, ' ');
+      line.clear();
+    }
+    line += (line.empty() ? (out.empty() ? "" : " ") : " ") + row;
+  }
+  return out + line;
 }
 
 eigen::Matrix<double> numbers_of(const eigen::Param& p) {
@@ -39,12 +50,12 @@ void print(const std::string& who, Shape shape, const eigen::Matrix<double>& m) 
 
 }  // namespace
 
-void print_toy(const LayerSpec& spec) {
+void print_toy(const LayerSpec& spec, const std::string& fault) {
   using Numeric = Subject::Numeric;
-  const auto subject = make_subject(spec);
+  const auto subject = subject_of(spec, fault);
   const Shape shape(subject->tokens, subject->input_width);
-  std::fputs(fmt::format("toy {} over {} ranks; the input is {} of ones\n", spec.layer, spec.tp,
-                         shape.str())
+  std::fputs(fmt::format("toy {} over {} rank{}; the input is {} of ones\n", spec.layer, spec.tp,
+                         spec.tp == 1 ? "" : "s", shape.str())
                  .c_str(),
              stdout);
   for (const DiskTensor& t : subject->tensors) {
@@ -64,15 +75,13 @@ void print_toy(const LayerSpec& spec) {
         for (const auto& [name, param] : module.params())
           print(fmt::format("rank {} {}", r, name), param->shape, numbers_of(*param));
       });
-  if (!runs.trace.empty()) {
-    // The same run without its sums, to see what each rank brings to them.
-    Variation apart;
-    apart.between = [](Communicator& c) {
-      return std::make_unique<detail::RepeatedAllReduce>(c, 0);
-    };
-    const LinearSubject<> partial(spec, apart);
+  // The same run without its sums, to see what each rank brings to them.
+  const bool sums = std::any_of(runs.trace.begin(), runs.trace.end(),
+                                [](const auto& c) { return c.op == CollectiveOp::all_reduce; });
+  if (sums && fault.empty()) {
+    const auto apart = subject_of(spec, "missing-all-reduce");
     const auto parts = run_ranks<Numeric>(
-        partial, partial.tensors, [](int rank) { return std::make_unique<Numeric>(rank); }, ones,
+        *apart, apart->tensors, [](int rank) { return std::make_unique<Numeric>(rank); }, ones,
         [](std::size_t, Numeric&, ModuleOn<Numeric>&) {});
     for (std::size_t r = 0; r < parts.outputs.size(); ++r)
       if (parts.outputs[r])

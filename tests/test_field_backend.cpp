@@ -56,12 +56,14 @@ TEST_CASE("kernel: dot products of any length and width equal the naive reductio
           for (std::size_t i = 0; i < w.size(); ++i) w[i] = gf61::reduce(mix(i + 1));
           for (std::size_t i = 0; i < x.size(); ++i) x[i] = gf61::reduce(mix(i + 1000003));
         }
-        const Elements y =
-            gf61::linear(gf61::PackedTokens(x, tokens, n), 1,
-                         [&](Index, Index col, Index, Element*) { return w.data() + col; });
-        for (Index t = 0; t < tokens; ++t) {
-          const auto row = x.begin() + t * n;
-          REQUIRE(y[static_cast<std::size_t>(t)] == naive_dot(w, Elements(row, row + n)));
+        for (const bool ifma : {false, gf61::has_ifma()}) {
+          const Elements y =
+              gf61::linear(gf61::PackedTokens(x, tokens, n, ifma), 1,
+                           [&](Index, Index col, Index, Element*) { return w.data() + col; });
+          for (Index t = 0; t < tokens; ++t) {
+            const auto row = x.begin() + t * n;
+            REQUIRE(y[static_cast<std::size_t>(t)] == naive_dot(w, Elements(row, row + n)));
+          }
         }
       }
 }

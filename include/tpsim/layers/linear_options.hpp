@@ -136,7 +136,7 @@ template <Backend B>
   };
   positive(s.hidden, "hidden");
   positive(s.head_dim, "head_dim");
-  positive(s.v_head(), "v_head_dim");
+  if (s.v_head_dim != 0) positive(s.v_head_dim, "v_head_dim");
   const bool heads = positive(s.heads, "heads"), kv = positive(s.kv_heads, "kv_heads");
   if (heads && kv && s.heads % s.kv_heads != 0)
     v.push_back({"heads", std::to_string(s.heads) + " query heads over " +

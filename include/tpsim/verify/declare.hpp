@@ -3,6 +3,7 @@
 // rules alone, what every rank must hold, receive and return.
 #pragma once
 
+#include <tpsim/core/text.hpp>
 #include <tpsim/layout/cut.hpp>
 #include <tpsim/layout/expression.hpp>
 #include <tpsim/layout/row_identity.hpp>
@@ -237,8 +238,7 @@ inline void declare(Subject& subject, const LayerSpec& s) {
 inline void require_legal(const LayerSpec& s) {
   std::vector<Violation> broken = violations(s);
   if (broken.empty()) return;
-  std::string hint;
-  for (const int tp : legal_tp(s, 512)) hint += (hint.empty() ? "" : ", ") + std::to_string(tp);
+  const std::string hint = or_list(legal_tp(s, 512));
   const std::string subject = hint.empty()
                                   ? "this layer cannot be built"
                                   : "tp " + std::to_string(s.tp) + " cannot split this layer";

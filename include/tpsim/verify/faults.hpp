@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include <tpsim/core/text.hpp>
 #include <tpsim/verify/fault_list.hpp>
 #include <tpsim/verify/faulty_comm.hpp>
 #include <tpsim/verify/faulty_layers.hpp>
@@ -22,10 +23,8 @@ namespace tpsim {
                                [&](const Fault& f) { return f.name == fault; });
   if (it == faults().end()) throw LayoutError("there is no fault '" + fault + "'");
   if (!it->applies_to(spec.layer)) {
-    std::string layers;
-    for (const std::string& l : it->layers) layers += (layers.empty() ? "" : ", ") + l;
     throw LayoutError("the fault '" + fault + "' does not apply to layer " + spec.layer, {},
-                      "it applies to " + layers);
+                      "it applies to " + or_list(it->layers));
   }
   if (fault == "bias-on-every-rank") spec.bias = true;
   if (fault == "fused-cut-as-one" && spec.disk.empty()) spec.disk = detail::blocked_layout(spec);

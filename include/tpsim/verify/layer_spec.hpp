@@ -2,6 +2,7 @@
 // Which layer to verify, with which sizes and options: the library's form of the command's request.
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <string>
@@ -53,23 +54,30 @@ struct LayerSpec {
 [[nodiscard]] inline std::vector<Violation> violations(const LayerSpec& s) {
   const ColumnOptions column{s.bias, s.skip_bias_add, s.gather_output};
   const RowOptions row{s.bias, s.skip_bias_add, s.input_is_parallel, s.reduce_results};
+  const Index tp = std::max(s.tp, 1);  // a tp below 1 is told by itself
   std::vector<Violation> v;
+  const auto positive = [&](Index n, const std::string& what) {
+    if (n <= 0)
+      v.push_back({"divide", what + " is " + std::to_string(n) + ", it must be positive"});
+  };
   if (s.layer == "column")
-    v = column_violations(s.in, s.out, column, s.tp);
+    v = column_violations(s.in, s.out, column, tp);
   else if (s.layer == "row")
-    v = row_violations(s.in, s.out, row, s.tp);
+    v = row_violations(s.in, s.out, row, tp);
   else if (s.layer == "merged")
-    v = merged_violations(s.in, s.parts, column, s.tp);
+    v = merged_violations(s.in, s.parts, column, tp);
   else if (s.layer == "qkv")
-    v = qkv_violations(s.qkv, s.tp);
+    v = qkv_violations(s.qkv, tp);
   else if (s.layer == "replicated")
     v = linear_violations(s.in, s.out);
-  else if (s.layer == "mlp")
-    v = merged_violations(s.qkv.hidden, gate_up_parts(s), {}, s.tp);
-  else
+  else if (s.layer == "mlp") {
+    v = merged_violations(1, gate_up_parts(s), {}, tp);
+    positive(s.qkv.hidden, "hidden");
+  } else {
     v.push_back({"names", "there is no layer '" + s.layer + "'"});
-  if (s.tokens <= 0)
-    v.push_back({"divide", "tokens is " + std::to_string(s.tokens) + ", it must be positive"});
+  }
+  positive(s.tp, "tp");
+  positive(s.tokens, "tokens");
   return v;
 }
 

@@ -7,7 +7,7 @@
 namespace tpsim {
 namespace detail {
 
-/// "q heads 0-7", "kv 3", "gate", or "" for what the runs [begin, end) of a tensor are called.
+/// "q heads 0-7", "kv head 3", "gate", or "" for what the runs [begin, end) of a tensor are called.
 [[nodiscard]] inline std::string piece_label(const Subject& subject, const DeclaredParam& param,
                                              const HeldRun& run) {
   if (!run.tensor || run.source.empty()) return "never written";
@@ -16,11 +16,10 @@ namespace detail {
     if (part.granule_name.empty() || !subject.heads) return part.label;
     const Index first = run.source[0], last = run.source[run.source.size() - 1];
     if (first % part.granule != 0 || (last + 1) % part.granule != 0) return part.label + " rows";
-    const std::string which =
-        std::to_string(first / part.granule) + (last / part.granule > first / part.granule
-                                                    ? "-" + std::to_string(last / part.granule)
-                                                    : "");
-    return part.label + " heads " + which;
+    const Index begin = first / part.granule, end = last / part.granule;
+    return begin == end
+               ? part.label + " head " + std::to_string(begin)
+               : part.label + " heads " + std::to_string(begin) + "-" + std::to_string(end);
   }
   return run.tensor->name;
 }

@@ -8,123 +8,67 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
-#include <cstring>
 #include <functional>
 #include <utility>
 #include <vector>
 
+#include <tpsim/backend/eigen/kernels.hpp>
 #include <tpsim/backend/eigen/tensor.hpp>
 
 namespace tpsim::eigen {
 
-#if defined(__AVX512F__)
-inline constexpr int kVectorBytes = 64, kVectorRegisters = 32;
-#elif defined(__AVX__)
-inline constexpr int kVectorBytes = 32, kVectorRegisters = 16;
-#else
-inline constexpr int kVectorBytes = 16, kVectorRegisters = 16;
-#endif
-
-template <class Real>
-struct Lanes;
-template <>
-struct Lanes<float> {
-  typedef float Vector __attribute__((vector_size(kVectorBytes)));
-};
-template <>
-struct Lanes<double> {
-  typedef double Vector __attribute__((vector_size(kVectorBytes)));
-};
-template <class Real>
-inline constexpr Index kLanes = kVectorBytes / static_cast<Index>(sizeof(Real));
-
-inline constexpr Index kBlock = 256;   // columns that are summed before a block sum is added
-inline constexpr Index kChunk = 1024;  // columns for which one tile keeps x in cache
+inline constexpr Index kChunk = 1024;  // columns for which a tile keeps x of 64 tokens in cache
 inline constexpr Index kTile = 64;     // output columns of one piece of work
-inline constexpr Index kGroup = 8;     // output columns of one pass over x
-// Vectors of tokens that one pass keeps in registers, next to 4 (8 for at most 2) rows of w.
-inline constexpr int kMostVectors = kVectorRegisters == 32 ? 4 : 2;
 
 /// Tokens side by side in the lanes: element (k, t) of a panel at data[k * width + t].
 template <class Real>
 class PackedTokens {
  public:
   struct Panel {
-    Index first;    ///< first token
-    Index vectors;  ///< 1, 2 or 4 vectors wide
+    Index first;  ///< first token
+    Index width;  ///< 1, or 1, 2 or 4 vectors
     const Real* data;
   };
   /// element(t, k) gives token t, column k; lanes past the last token are zero.
   template <class F>
-  PackedTokens(Index tokens, Index columns, const F& element) {
+  PackedTokens(Index tokens, Index columns, const F& element, Isa isa = best_isa())
+      : kernels_(&kernels_for<Real>(isa)) {
+    const Index lanes = kernels_->lanes;
     std::vector<std::pair<Index, Index>> cuts;
     while (padded_ < tokens) {
-      const Index need = (tokens - padded_ + kLanes<Real> - 1) / kLanes<Real>;
-      const Index vectors = need >= 4 && kMostVectors == 4 ? 4 : need >= 2 ? 2 : 1;
-      cuts.emplace_back(padded_, vectors);
-      padded_ += vectors * kLanes<Real>;
+      Index width = 1;
+      if (tokens - padded_ > 1)
+        for (width = lanes; width < tokens - padded_ && width < lanes * kernels_->most_vectors;)
+          width *= 2;
+      if (width > lanes && width - lanes >= tokens - padded_) width /= 2;  // no idle vector
+      cuts.emplace_back(padded_, width);
+      padded_ += width;
     }
     buffer_.setZero(padded_ * columns);
-    for (const auto& [first, vectors] : cuts) {
+    for (const auto& [first, width] : cuts) {
       Real* data = buffer_.data() + first * columns;
-      const Index width = vectors * kLanes<Real>, used = std::min(width, tokens - first);
-      parallel_for((columns + kBlock - 1) / kBlock, used * columns > 1 << 14, [&](Index block) {
+      const Index used = std::min(width, tokens - first);
+      parallel_for((columns + kBlock - 1) / kBlock, used * columns > 1 << 16, [&](Index block) {
+        constexpr Index together = 8;  // rows of x that are read side by side
         const Index end = std::min(columns, (block + 1) * kBlock);
-        for (Index t = 0; t < used; ++t)
-          for (Index k = block * kBlock; k < end; ++k) data[k * width + t] = element(first + t, k);
+        for (Index begin = 0; begin < used; begin += together)
+          for (Index k = block * kBlock; k < end; ++k)
+            for (Index t = begin; t < std::min(used, begin + together); ++t)
+              data[k * width + t] = element(first + t, k);
       });
-      panels_.push_back({first, vectors, data});
+      panels_.push_back({first, width, data});
     }
   }
   [[nodiscard]] const std::vector<Panel>& panels() const { return panels_; }
   [[nodiscard]] Index padded() const { return padded_; }
+  [[nodiscard]] const Kernels<Real>& kernels() const { return *kernels_; }
 
  private:
+  const Kernels<Real>* kernels_;
   Index padded_ = 0;
   Eigen::Array<Real, Eigen::Dynamic, 1> buffer_;
   std::vector<Panel> panels_;
 };
-
-/// out[r * stride + t] = sum over k < n of w[r][k] * x[k * width + t], or of |w[r][k]|.
-template <bool Abs, int Rows, int Vectors, class Real>
-void block_product(const Real* const* w, const Real* x, Index n, Real* out, Index stride) {
-  using Vector = typename Lanes<Real>::Vector;
-  constexpr Index lanes = kLanes<Real>;
-  Vector sum[Rows][Vectors] = {};
-  for (Index k = 0; k < n; ++k) {
-    Vector token[Vectors];
-#pragma GCC unroll 4
-    for (int v = 0; v < Vectors; ++v)
-      std::memcpy(&token[v], x + (k * Vectors + v) * lanes, sizeof(Vector));
-#pragma GCC unroll 8
-    for (int r = 0; r < Rows; ++r) {
-      const Real weight = Abs ? std::abs(w[r][k]) : w[r][k];
-#pragma GCC unroll 4
-      for (int v = 0; v < Vectors; ++v) sum[r][v] += weight * token[v];
-    }
-  }
-#pragma GCC unroll 8
-  for (int r = 0; r < Rows; ++r)
-#pragma GCC unroll 4
-    for (int v = 0; v < Vectors; ++v)
-      std::memcpy(out + r * stride + v * lanes, &sum[r][v], sizeof(Vector));
-}
-
-/// As block_product for kGroup rows and a panel of any width.
-template <bool Abs, class Real>
-void group_product(const Real* const* w, const Real* x, Index vectors, Index n, Real* out) {
-  const Index stride = vectors * kLanes<Real>;
-  if (vectors == 1) return block_product<Abs, 8, 1>(w, x, n, out, stride);
-  if constexpr (kMostVectors == 4) {
-    if (vectors == 2) return block_product<Abs, 8, 2>(w, x, n, out, stride);
-    block_product<Abs, 4, 4>(w, x, n, out, stride);
-    block_product<Abs, 4, 4>(w + 4, x, n, out + 4 * stride, stride);
-  } else {
-    block_product<Abs, 4, 2>(w, x, n, out, stride);
-    block_product<Abs, 4, 2>(w + 4, x, n, out + 4 * stride, stride);
-  }
-}
 
 /// Columns [k, k + n) of row `row` of w; `scratch` has room for n numbers.
 template <class Real>
@@ -139,42 +83,35 @@ void tiled_product(const PackedTokens<Real>& x, const PackedTokens<Real>* spread
                    const WeightRows<Real>& rows, double unit, double factor, Matrix<Real>& y,
                    Matrix<double>* bound) {
   const Index out = y.cols(), tokens = y.rows(), padded = x.padded();
+  const Kernels<Real>& kernels = x.kernels();
+  const Index chunk_columns = kChunk * std::max<Index>(1, 64 / std::max<Index>(padded, 1));
   const bool worth = tokens * out * columns > 1 << 16;
   parallel_for((out + kTile - 1) / kTile, worth, [&](Index tile) {
     const Index first = tile * kTile, count = std::min(kTile, out - first);
     Matrix<Real> sum = Matrix<Real>::Zero(kTile, padded);
     Matrix<double> error = Matrix<double>::Zero(spread != nullptr ? kTile : 0, padded);
-    Matrix<Real> wide(kGroup, kBlock);
-    Matrix<Real> block(kGroup, kMostVectors * kLanes<Real>);
-    for (Index chunk = 0; chunk < columns; chunk += kChunk)
+    Matrix<Real> wide(kGroup, kBlock), block(kGroup, kernels.most_vectors * kernels.lanes);
+    for (Index chunk = 0; chunk < columns; chunk += chunk_columns)
       for (Index group = 0; group < count; group += kGroup)
-        for (Index k = chunk; k < std::min(columns, chunk + kChunk); k += kBlock) {
+        for (Index k = chunk; k < std::min(columns, chunk + chunk_columns); k += kBlock) {
           const Index n = std::min(kBlock, columns - k);
           const Real* w[kGroup];  // rows past the end repeat the last one and are not used
           for (Index r = 0; r < kGroup; ++r)
             w[r] = group + r < count ? rows(first + group + r, k, n, wide.data() + r * kBlock)
                                      : w[r - 1];
           for (std::size_t p = 0; p < x.panels().size(); ++p) {
-            const auto& panel = x.panels()[p];
-            const Index width = panel.vectors * kLanes<Real>;
-            group_product<false>(w, panel.data + k * width, panel.vectors, n, block.data());
-            for (Index r = 0; r < kGroup; ++r) {
-              Real* to = sum.data() + (group + r) * padded + panel.first;
-              const Real* from = block.data() + r * width;
-              for (Index t = 0; t < width; ++t) to[t] += from[t];
-            }
+            const auto& [begin, width, data] = x.panels()[p];
+            const bool single = width == 1;
+            Real* total = sum.data() + group * padded + begin;
+            (single ? single_token<false, Real> : kernels.add_block)(w, data + k * width, width, n,
+                                                                     total, padded);
             if (spread == nullptr) continue;
-            group_product<true>(w, spread->panels()[p].data + k * width, panel.vectors, n,
-                                block.data());
-            const double added = k == 0 ? 0.0 : unit;  // 0 + b is exact
-            for (Index r = 0; r < kGroup; ++r) {
-              double* to = error.data() + (group + r) * padded + panel.first;
-              const Real* total = sum.data() + (group + r) * padded + panel.first;
-              const Real* from = block.data() + r * width;
-              for (Index t = 0; t < width; ++t)
-                to[t] += factor * static_cast<double>(from[t]) +
-                         added * std::abs(static_cast<double>(total[t]));
-            }
+            (single ? single_token<true, Real> : kernels.magnitudes)(
+                w, spread->panels()[p].data + k * width, width, n, block.data(), width);
+            for (Index r = 0; r < kGroup; ++r)
+              kernels.add_error(block.data() + r * width, factor, total + r * padded,
+                                k == 0 ? 0.0 : unit,  // 0 + b is exact
+                                width, error.data() + (group + r) * padded + begin);
           }
         }
     for (Index t = 0; t < tokens; ++t)

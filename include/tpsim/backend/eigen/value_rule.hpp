@@ -7,6 +7,7 @@
 #include <string_view>
 #include <utility>
 
+#include <tpsim/backend/simd/random_rows.hpp>
 #include <tpsim/core/random.hpp>
 #include <tpsim/layout/full_tensor.hpp>
 
@@ -84,13 +85,8 @@ class RowGenerator {
 
   /// Columns [col, col + n).
   void fill(Index col, Index n, float* out) const {
-    if (kind_ == ValueKind::normalish) return fill_uniform(col, n, out);
-    for (Index i = 0; i < n; ++i) {
-      // 0 .. 2m - 1 from the upper half of the bits, then without 0
-      const auto choice = static_cast<int>(((random_bits(key_, col + i) >> 32U) * choices_) >> 32U);
-      const int value = choice - magnitude_;
-      out[i] = static_cast<float>(value + static_cast<int>(value >= 0));
-    }
+    if (kind_ == ValueKind::normalish) return random_rows::fill_uniform(key_, col, n, factor_, out);
+    random_rows::fill_integers(key_, col, n, magnitude_, out);
     if (stride_ > 1)
       for (Index i = 0; i < n; ++i)
         if ((row_ + col + i) % stride_ != 0) out[i] = 0;
@@ -104,22 +100,13 @@ class RowGenerator {
         row_(row),
         factor_(static_cast<float>(scale) * 0x1p-23F),
         magnitude_(magnitude),
-        choices_(static_cast<std::uint64_t>(2 * magnitude)),
         stride_(stride) {}
-
-  void fill_uniform(Index col, Index n, float* out) const {
-    for (Index i = 0; i < n; ++i) {
-      const auto bits = static_cast<std::int32_t>(random_bits(key_, col + i) >> 40U);
-      out[i] = static_cast<float>(bits - (1 << 23)) * factor_;
-    }
-  }
 
   ValueKind kind_;
   std::uint64_t key_;
   Index row_;
   float factor_;
   int magnitude_;
-  std::uint64_t choices_;
   Index stride_;
 };
 

@@ -105,7 +105,8 @@ class BasicFieldBackend {
   [[nodiscard]] Tensor input(std::string_view name, Index tokens, Index cols) const {
     Tensor out(tokens, cols);
     const std::uint64_t key = tensor_key(context_->seed, hash_name("input: " + std::string(name)));
-    for (Index t = 0; t < tokens; ++t) fill_random(row_key(key, t), 0, cols, out.row(t));
+    for (Index t = 0; t < tokens; ++t)
+      random_rows::fill_residues(row_key(key, t), 0, cols, out.row(t));
     return out;
   }
 

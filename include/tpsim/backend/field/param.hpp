@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <tpsim/backend/field/gf61.hpp>
+#include <tpsim/backend/simd/random_rows.hpp>
 #include <tpsim/layout/full_tensor.hpp>
 
 namespace tpsim {
@@ -20,11 +21,6 @@ struct FieldParam {
   std::vector<Piece> pieces;          ///< no two overlap
   std::vector<gf61::Element> stored;  ///< empty, or all elements in row-major order
 };
-
-/// n elements of a generated row, from column `col` on.
-inline void fill_random(std::uint64_t row, Index col, Index n, gf61::Element* out) {
-  for (Index i = 0; i < n; ++i) out[i] = gf61::reduce(random_bits(row, col + i));
-}
 
 /// Element (row, col) of a logical tensor under a seed: uniform in F up to the bias of reduce().
 [[nodiscard]] inline gf61::Element field_weight(std::uint64_t seed, const LogicalTensor& tensor,
@@ -107,8 +103,8 @@ class ParamReader {
     for (const Source& s : sources) {
       const Piece& p = *s.piece;
       const auto [begin, length] = overlap(p, col, n);
-      fill_random(row_key(s.tensor, p.src_row + (row - p.row) * p.src_stride),
-                  p.src_col + begin - p.col, length, buffer + (begin - col));
+      random_rows::fill_residues(row_key(s.tensor, p.src_row + (row - p.row) * p.src_stride),
+                                 p.src_col + begin - p.col, length, buffer + (begin - col));
     }
     return buffer;
   }
@@ -135,7 +131,7 @@ class ParamReader {
       std::copy_n(stored(row, col), n, out);
       return;
     }
-    fill_random(row_key(param_->poison, row), col, n, out);
+    random_rows::fill_residues(row_key(param_->poison, row), col, n, out);
     for (Index i = 0; i < n; ++i) out[i] += out[i] == 0 ? 1U : 0U;
   }
 
