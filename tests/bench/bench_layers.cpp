@@ -2,6 +2,7 @@
 // What cutting costs: the sharded forward over the unsharded one, and what the readings take.
 #include <benchmark/benchmark.h>
 
+#include <algorithm>
 #include <chrono>
 
 #include <tpsim/verify/linear_subjects.hpp>
@@ -25,8 +26,9 @@ LayerSpec llama(const std::string& layer, int tp, Index hidden, Index intermedia
   return s;
 }
 
-// llama-3-8b MLP. Both forwards run in turn in one loop, so that the ratio holds on a noisy
-// machine.
+// llama-3-8b MLP. Both forwards run in turn in one loop and the fastest of each are compared: the
+// sharded one has tp times as many parallel loops, each of which waits for a thread that other work
+// on the machine holds up.
 void sharded_mlp(benchmark::State& state) {
   LayerSpec spec = llama("mlp", static_cast<int>(state.range(0)), 4096, 14336, 32);
   spec.tokens = state.range(1);
@@ -34,7 +36,7 @@ void sharded_mlp(benchmark::State& state) {
   Numeric whole;
   const FullParams<Numeric> tensors = full_params(whole, subject->tensors);
   const auto x = whole.activation("x", Shape(spec.tokens, 4096));
-  double sharded = 0, unsharded = 0;
+  double sharded = 1e9, unsharded = 1e9;  // seconds
   bool more = true;
   VirtualRanks world{spec.tp};
   world.run([&](Communicator& comm) {
@@ -48,7 +50,8 @@ void sharded_mlp(benchmark::State& state) {
         if (more) {
           start = Clock::now();
           benchmark::DoNotOptimize(GatedMLP<Numeric>::full(whole, x, tensors));
-          unsharded += std::chrono::duration<double>(Clock::now() - start).count();
+          unsharded =
+              std::min(unsharded, std::chrono::duration<double>(Clock::now() - start).count());
           start = Clock::now();
         }
       }
@@ -58,7 +61,7 @@ void sharded_mlp(benchmark::State& state) {
       comm.barrier();
       if (comm.rank() == 0) {
         const double took = std::chrono::duration<double>(Clock::now() - start).count();
-        sharded += took;
+        sharded = std::min(sharded, took);
         state.SetIterationTime(took);
       }
     }

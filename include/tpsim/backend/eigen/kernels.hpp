@@ -63,7 +63,7 @@ struct Rows<double> {
 
 /// columns[i] of the square whose rows are given.
 inline void transpose(const Rows<float>::Vector (&row)[4], Rows<float>::Vector (&column)[4]) {
-  typedef int Mask __attribute__((vector_size(16)));
+  typedef int Mask __attribute__((vector_size(16), unused));
   using V = Rows<float>::Vector;
   const V a = TPSIM_SHUFFLE(Mask, row[0], row[1], 0, 4, 1, 5);
   const V b = TPSIM_SHUFFLE(Mask, row[0], row[1], 2, 6, 3, 7);
@@ -75,7 +75,7 @@ inline void transpose(const Rows<float>::Vector (&row)[4], Rows<float>::Vector (
   column[3] = TPSIM_SHUFFLE(Mask, b, d, 2, 3, 6, 7);
 }
 inline void transpose(const Rows<double>::Vector (&row)[2], Rows<double>::Vector (&column)[2]) {
-  typedef long long Mask __attribute__((vector_size(16)));
+  typedef long long Mask __attribute__((vector_size(16), unused));
   column[0] = TPSIM_SHUFFLE(Mask, row[0], row[1], 0, 2);
   column[1] = TPSIM_SHUFFLE(Mask, row[0], row[1], 1, 3);
 }

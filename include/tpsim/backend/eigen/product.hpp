@@ -45,7 +45,8 @@ class PackedTokens {
       padded_ += width;
     }
     buffer_.setZero(padded_ * columns);
-    for (const auto& [first, width] : cuts) {
+    for (const auto& cut : cuts) {
+      const Index first = cut.first, width = cut.second;
       Real* data = buffer_.data() + first * columns;
       const Index used = std::min(width, tokens - first);
       parallel_for((columns + kBlock - 1) / kBlock, used * columns > 1 << 16, [&](Index block) {

@@ -28,7 +28,7 @@ TPSIM_ISA_TARGET inline void uniform(std::uint64_t row, Index col, Index n, floa
                                      float* out) {
   Index i = 0;
 #if TPSIM_ISA_BYTES > 16
-  Words at, bits;
+  Words at = {}, bits;
   for (start(row, col, at); i + lanes <= n; i += lanes, at += counter_step * lanes) {
     mix_lanes(at, bits);
     const Halves whole = __builtin_convertvector(bits >> 40U, Halves) - (1 << 23);
@@ -44,7 +44,7 @@ TPSIM_ISA_TARGET inline void integers(std::uint64_t row, Index col, Index n, int
   Index i = 0;
 #if TPSIM_ISA_BYTES > 16
   const auto choices = static_cast<std::uint64_t>(2 * magnitude);
-  Words at, bits;
+  Words at = {}, bits;
   for (start(row, col, at); i + lanes <= n; i += lanes, at += counter_step * lanes) {
     mix_lanes(at, bits);
     const Words choice = ((bits >> 32U) * choices) >> 32U;
@@ -60,7 +60,7 @@ TPSIM_ISA_TARGET inline void integers(std::uint64_t row, Index col, Index n, int
 TPSIM_ISA_TARGET inline void residues(std::uint64_t row, Index col, Index n, std::uint64_t* out) {
   Index i = 0;
 #if TPSIM_ISA_BYTES > 16
-  Words at, bits;
+  Words at = {}, bits;
   for (start(row, col, at); i + lanes <= n; i += lanes, at += counter_step * lanes) {
     mix_lanes(at, bits);
     const Words sum = (bits & gf61::p) + (bits >> 61U), less = sum - gf61::p;
