@@ -19,7 +19,8 @@ const std::vector<CheckText>& check_texts() {
       {"order", "every element is at its own place",
        "Compares the copies that the weight_loader really made with the declared cut, row by row "
        "and column by column, in order. The declaration is made from a layout expression and a cut "
-       "rule and shares no code with the loader."},
+       "rule. It shares no code with the loader but the evaluation of layout expressions, which "
+       "the tests hold to explicit row formulas."},
       {"heads", "every query head meets the kv head that it reads",
        "Query head h of the model reads kv head h / (heads / kv_heads). A rank pairs its local "
        "heads in the same way, so the heads that the loader gave it have to fit each other. Judged "
@@ -60,8 +61,9 @@ const std::vector<CheckText>& check_texts() {
        "The largest ratio shows how sharp the bound is; --verbose prints the smallest fault that "
        "it can see. It is for faults of precision: no sound bf16 tolerance sees two exchanged "
        "channels of a wide layer."},
-      {"names", "every name means one thing",
-       "Parts, shard ids, tensors and layout labels have to name something that exists, once."},
+      {"names", "every name means one thing: a rule of requests, not a reported check",
+       "Parts, shard ids, tensors and layout labels have to name something that exists, once. A "
+       "request that breaks this is refused before anything runs; no report has a row for it."},
   };
   return texts;
 }

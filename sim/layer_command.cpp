@@ -13,11 +13,13 @@
 #include <fmt/format.h>
 
 #include <tpsim/core/text.hpp>
+#include <tpsim/verify/fault_spec.hpp>
 #include <tpsim/verify/replay.hpp>
 #include <tpsim/verify/shrink.hpp>
 #include <tpsim/verify/verify.hpp>
 
 #include "sim/commands.hpp"
+#include "sim/progress.hpp"
 #include "sim/report.hpp"
 #include "sim/specs.hpp"
 #include "sim/subjects.hpp"
@@ -30,14 +32,15 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// Readings that stream every weight stay off, unless asked for, above this many elements (4 GiB).
-constexpr Index interactive_elements = Index{1} << 30;
+// Readings that stream every weight stay off, unless asked for, above this many elements (2 GiB).
+constexpr int interactive_log2 = 29;
+constexpr Index interactive_elements = Index{1} << interactive_log2;
 
 CheckResult too_large(const char* id, Reading reading) {
   CheckResult check{.id = id, .reading = reading};
   check.message =
-      fmt::format("the weights have over {} elements; '--reading {}' runs it all the same",
-                  interactive_elements, name(reading));
+      fmt::format("over 2^{} weight elements; all readings run with --reading static,exact,numeric",
+                  interactive_log2);
   return check;
 }
 
@@ -52,10 +55,44 @@ bool is_large(const LayerRequest& request, const LayerSpec& spec) {
   return !request.readings_chosen && weight_elements(spec) > interactive_elements;
 }
 
-LayerResult check_layer(const LayerRequest& request, const LayerSpec& spec) {
+// How engines cut a linear layer of this name, where the layer under check is the other kind.
+std::string unusual_style(const LayerRequest& request, const LayerSpec& spec) {
+  if (spec.layer != "row" && spec.layer != "column") return {};
+  const std::string own = request.module.substr(request.module.rfind('.') + 1);
+  const char* usual = own.ends_with("o_proj") || own.ends_with("down_proj") ? "row" : "column";
+  if (own.empty() || spec.layer == usual) return {};
+  return fmt::format("{} is {} parallel in engines; checked as {}", own, usual, spec.layer);
+}
+
+// `spec` is `asked` with what its fault needs.
+std::vector<std::string> notes_of(const LayerRequest& request, const LayerSpec& asked,
+                                  const LayerSpec& spec) {
+  std::vector<std::string> notes;
+  if (std::string style = unusual_style(request, spec); !style.empty())
+    notes.push_back(std::move(style));
+  if (spec.qkv.kv_heads != asked.qkv.kv_heads)
+    notes.push_back(
+        fmt::format("{} shows with shared kv heads alone; checked with {} kv heads in place of {}",
+                    request.fault, spec.qkv.kv_heads, asked.qkv.kv_heads));
+  if (spec.bias != asked.bias) notes.push_back(request.fault + " needs a bias; checked with one");
+  if (spec.disk != asked.disk)
+    notes.push_back(
+        fmt::format("{} needs a fused tensor; checked with {} on disk", request.fault, spec.disk));
+  return notes;
+}
+
+bool show_progress(const Output& output) {
+  return isatty(STDERR_FILENO) != 0 && !output.json && !output.quiet;
+}
+
+LayerResult check_layer(const LayerRequest& request, const LayerSpec& asked) {
   const auto start = Clock::now();
+  const Progress progress(stderr, show_progress(request.output),
+                          fmt::format("verifying {} tp {}", asked.layer, asked.tp));
+  const LayerSpec spec = spec_for_fault(asked, request.fault);
   LayerResult result;
   result.spec = spec;
+  result.notes = notes_of(request, asked, spec);
   const bool large = is_large(request, spec);
   VerifyOptions options{request.statics,
                         request.exact && !large,

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "sim/options.hpp"
 
-#include <algorithm>
-#include <numeric>
+#include <cctype>
 
 #include <fmt/format.h>
 
@@ -60,36 +59,6 @@ std::vector<std::string> option_groups() {
   for (const Option& o : options())
     if (groups.empty() || groups.back() != o.group) groups.emplace_back(o.group);
   return groups;
-}
-
-namespace {
-
-// Restricted Damerau distance: insertions, deletions, changes and swaps of neighbours cost 1.
-std::size_t distance(std::string_view a, std::string_view b) {
-  std::vector<std::vector<std::size_t>> d(a.size() + 1, std::vector<std::size_t>(b.size() + 1));
-  for (std::size_t i = 0; i <= a.size(); ++i) d[i][0] = i;
-  std::iota(d[0].begin(), d[0].end(), std::size_t{0});
-  for (std::size_t i = 1; i <= a.size(); ++i)
-    for (std::size_t j = 1; j <= b.size(); ++j) {
-      d[i][j] = std::min(
-          {d[i - 1][j] + 1, d[i][j - 1] + 1, d[i - 1][j - 1] + (a[i - 1] == b[j - 1] ? 0U : 1U)});
-      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
-        d[i][j] = std::min(d[i][j], d[i - 2][j - 2] + 1);
-    }
-  return d[a.size()][b.size()];
-}
-
-}  // namespace
-
-std::string nearest(std::string_view word, const std::vector<std::string>& known) {
-  if (word.size() > 64) return {};
-  std::string best;
-  std::size_t least = std::max<std::size_t>(1, word.size() / 3) + 1;
-  for (const std::string& k : known) {
-    const std::size_t d = k.starts_with(word) && word.size() > 1 ? 1 : distance(word, k);
-    if (d < least) least = d, best = k;
-  }
-  return best;
 }
 
 std::string short_help_text() {

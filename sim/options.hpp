@@ -6,6 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "sim/checkpoint/nearest.hpp"
+
 namespace tpsim::cli {
 
 struct Option {
@@ -18,8 +20,7 @@ struct Option {
 [[nodiscard]] const std::vector<Option>& options();
 [[nodiscard]] std::vector<std::string> option_groups();
 
-/// The word of `known` that is closest to `word`, if it is close; empty otherwise.
-[[nodiscard]] std::string nearest(std::string_view word, const std::vector<std::string>& known);
+using checkpoint_detail::nearest;
 
 [[nodiscard]] std::string help_text(std::string_view group);
 [[nodiscard]] std::string short_help_text();

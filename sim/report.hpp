@@ -18,8 +18,12 @@ struct LayerResult {
   double elapsed_s = 0;
   std::vector<std::string> smallest;  ///< command that repeats the smallest failing case; or empty
   LayerSpec smallest_spec;
-  int tests = 0, shrinks = 0;  ///< of the search for it
+  int tests = 0, shrinks = 0;      ///< of the search for it
+  std::vector<std::string> notes;  ///< what a reader might not expect, a line each
 };
+
+/// For a fault that no check saw: "the fault NAME changes nothing at this shape"; empty otherwise.
+[[nodiscard]] std::string unseen_fault(const LayerRequest& request, const Report& report);
 
 /// @param color  ANSI colours; @param utf8  box characters beyond ASCII
 [[nodiscard]] std::string text_report(const LayerRequest& request, const LayerResult& result,

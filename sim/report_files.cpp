@@ -76,6 +76,7 @@ std::string html_report(const LayerRequest& request, const std::vector<LayerResu
         fmt::format("<h2>layer {}, tp {}{}</h2>\n<p><code>{}</code></p>\n", escaped(report.subject),
                     report.tp, request.fault.empty() ? "" : ", fault " + escaped(request.fault),
                     escaped(shell_line(replay_command(result.spec, request.fault, request.seed))));
+    for (const std::string& note : result.notes) out += "<p>note: " + escaped(note) + "</p>\n";
     for (const TensorReport& t : report.tensors) {
       out += fmt::format("<h3>{} {}</h3>\n<table><tr>", escaped(t.name), t.full_shape.str());
       for (const Shard& s : t.shards) out += fmt::format("<th>rank {}</th>", s.rank);

@@ -119,8 +119,11 @@ Json checks_json(const Report& report) {
   return all;
 }
 
-Json body_json(const LayerResult& result) {
+Json body_json(const LayerRequest& request, const LayerResult& result) {
   const Report& report = result.report;
+  Json notes = result.notes;
+  if (std::string unseen = unseen_fault(request, report); !unseen.empty())
+    notes.push_back(std::move(unseen));
   Json collectives = Json::array();
   for (const CollectiveReport& c : report.collectives)
     collectives.push_back({{"op", c.op},
@@ -139,7 +142,8 @@ Json body_json(const LayerResult& result) {
             {"flop_per_rank", cost.flop},
             {"wire_bytes_per_rank", cost.wire_bytes},
             {"full_weight_bytes", cost.full_weight_bytes},
-            {"full_flop", cost.full_flop}}}};
+            {"full_flop", cost.full_flop}}},
+          {"notes", std::move(notes)}};
 }
 
 Json counterexample(const LayerRequest& request, const LayerResult& result) {
@@ -162,7 +166,7 @@ std::string json_report(const LayerRequest& request, const std::vector<LayerResu
   if (!request.all) {
     const LayerResult& only = results.front();
     j["request"] = spec_json(request, only.spec);
-    j.update(body_json(only));
+    j.update(body_json(request, only));
     if (!only.smallest.empty()) j["counterexample"] = counterexample(request, only);
   } else {
     j["request"] = {{"tp", request.specs.front().tp},
@@ -176,7 +180,7 @@ std::string json_report(const LayerRequest& request, const std::vector<LayerResu
       Json one{{"layer", r.report.subject},
                {"result", r.report.passed() ? "pass" : "fail"},
                {"request", spec_json(request, r.spec)}};
-      one.update(body_json(r));
+      one.update(body_json(request, r));
       if (!r.smallest.empty()) one["counterexample"] = counterexample(request, r);
       j["layers"].push_back(std::move(one));
     }

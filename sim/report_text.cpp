@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
+#include <algorithm>
+#include <array>
 #include <cmath>
-#include <cstdio>
+#include <string_view>
 
 #include <fmt/format.h>
 
@@ -147,15 +149,53 @@ std::string cost_rows(const Report& report) {
   return out;
 }
 
-std::string verdict_of(const LayerResult& result, std::size_t passed, std::size_t failed) {
-  if (failed > 0)
-    return fmt::format("{} of {} checks failed in {:.1f} s", failed, failed + passed,
-                       result.elapsed_s);
-  return fmt::format("{} check{} passed in {:.1f} s", passed, passed == 1 ? "" : "s",
-                     result.elapsed_s);
+// The checks that apply to every layer: without one, less was verified than was asked for.
+bool missed_when_skipped(const CheckResult& c) {
+  return c.id == "exact" || c.id == "integer" || c.id == "rounding";
+}
+
+std::string verdict_of(const LayerResult& result) {
+  std::size_t passed = 0, failed = 0, skipped = 0;
+  for (const CheckResult& c : result.report.checks) {
+    passed += c.result == Outcome::pass ? 1 : 0;
+    failed += c.result == Outcome::fail ? 1 : 0;
+    skipped += c.result == Outcome::skip && missed_when_skipped(c) ? 1 : 0;
+  }
+  std::string out = failed > 0 ? fmt::format("{} of {} checks failed", failed, failed + passed)
+                               : fmt::format("{} check{} passed", passed, passed == 1 ? "" : "s");
+  if (skipped > 0) out += fmt::format(", {} skipped", skipped);
+  return out + fmt::format(" in {:.1f} s", result.elapsed_s);
+}
+
+// Of all findings with a cause, the one whose check is nearest to where the fault was made: a
+// misplaced row also leaves counts, states and sums wrong.
+const Finding* explained(const Report& report) {
+  constexpr std::array<std::string_view, 6> order{"order", "heads",       "partners",
+                                                  "state", "collectives", "cover"};
+  const Finding* best = nullptr;
+  std::size_t best_place = order.size() + 1;
+  for (const CheckResult& c : report.checks) {
+    const auto place =
+        static_cast<std::size_t>(std::find(order.begin(), order.end(), c.id) - order.begin());
+    if (place >= best_place) continue;
+    for (const Finding& f : c.findings)
+      if (!f.cause.empty()) {
+        best = &f, best_place = place;
+        break;
+      }
+  }
+  return best;
 }
 
 }  // namespace
+
+std::string unseen_fault(const LayerRequest& request, const Report& report) {
+  if (request.fault.empty() || !report.passed()) return {};
+  for (const CheckResult& c : report.checks)
+    if (c.id == "exact" && c.result == Outcome::pass)
+      return fmt::format("the fault {} changes nothing at this shape", request.fault);
+  return fmt::format("the readings that ran do not see the fault {}", request.fault);
+}
 
 std::string text_report(const LayerRequest& request, const LayerResult& result, bool color,
                         bool utf8) {
@@ -164,34 +204,31 @@ std::string text_report(const LayerRequest& request, const LayerResult& result, 
   const auto paint = [&](const char* code, const std::string& text) {
     return color ? fmt::format("\033[{}m{}\033[0m", code, text) : text;
   };
-  std::size_t failed = 0, passed = 0;
-  for (const CheckResult& c : report.checks)
-    failed += c.result == Outcome::fail ? 1 : 0, passed += c.result == Outcome::pass ? 1 : 0;
-  const std::string verdict = verdict_of(result, passed, failed);
+  const bool failed = !report.passed();
+  const std::string verdict = verdict_of(result), unseen = unseen_fault(request, report);
   if (request.output.quiet)
-    return fmt::format("{} tp {}: {}\n", report.subject, report.tp, verdict);
+    return fmt::format("{} tp {}: {}{}{}\n", report.subject, report.tp, verdict,
+                       unseen.empty() ? "" : "; ", unseen);
 
   std::string out = title(request, result);
+  for (const std::string& note : result.notes) out += wrapped("note: " + note, 0, 6) + "\n";
+  if (!result.notes.empty()) out += "\n";
   for (const TensorReport& t : report.tensors) out += tensor_rows(t, utf8, verbose);
-  const Finding* explained = nullptr;
   const CheckResult* first_failed = nullptr;
   for (const CheckResult& c : report.checks) {
-    if (c.result == Outcome::skip && !verbose && c.id != "integer" && c.id != "exact" &&
-        c.id != "rounding")
-      continue;
+    if (c.result == Outcome::skip && !verbose && !missed_when_skipped(c)) continue;
     out += check_rows(c, verbose,
                       c.result == Outcome::pass   ? paint("32", "ok   ")
                       : c.result == Outcome::fail ? paint("31;1", "FAIL ")
                                                   : paint("33", "skip "));
     if (c.result == Outcome::fail && first_failed == nullptr) first_failed = &c;
-    for (const Finding& f : c.findings)
-      if (explained == nullptr && !f.cause.empty()) explained = &f;
   }
-  if (explained != nullptr) {
-    out += wrapped("cause: " + explained->cause, 0, 7) + "\n";
-    if (!explained->repair.empty()) out += wrapped("repair: " + explained->repair, 0, 8) + "\n";
+  if (const Finding* finding = explained(report)) {
+    out += wrapped("cause: " + finding->cause, 0, 7) + "\n";
+    if (!finding->repair.empty()) out += wrapped("repair: " + finding->repair, 0, 8) + "\n";
   }
-  out += "\n" + cost_rows(report) + paint(failed > 0 ? "31;1" : "32", verdict) + "\n";
+  out += "\n" + cost_rows(report) + paint(failed ? "31;1" : "32", verdict) + "\n";
+  if (!unseen.empty()) out += wrapped(unseen, 0, 0) + "\n";
   if (!result.smallest.empty())
     out += fmt::format("\nsmallest failing case ({} tests, {} shrinks)\n    {}\n", result.tests,
                        result.shrinks, shell_line(result.smallest));

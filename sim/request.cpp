@@ -121,13 +121,21 @@ void require_options_apply(const Given& given, const std::string& layer) {
                        "it belongs to " + or_list(layers));
 }
 
+constexpr const char* leave_one_out = "leave one of the two out";
+
+// No option may give a shape where something else does.
+void refuse_sizes(const Given& given, const std::string& why) {
+  for (const char* option : {"model", "hidden", "heads", "kv-heads", "head-dim", "v-head-dim",
+                             "intermediate", "in", "out", "parts", "disk", "bias"})
+    if (given.count(option) != 0)
+      throw UsageError(fmt::format("{}, without --{}", why, option), leave_one_out);
+}
+
 LayerSpec build_spec(const std::string& layer, int tp, const Given& given, const LayerRequest& r) {
   if (r.toy) {
-    for (const char* option : {"model", "hidden", "heads", "kv-heads", "head-dim", "v-head-dim",
-                               "intermediate", "in", "out", "parts", "disk", "bias", "weights"})
-      if (given.count(option) != 0)
-        throw UsageError(fmt::format("--toy has its own numbers, without --{}", option),
-                         "leave one of the two out");
+    refuse_sizes(given, "--toy has its own numbers");
+    if (given.count("weights") != 0)
+      throw UsageError("--toy has its own numbers, without --weights", leave_one_out);
   }
   LayerSpec s = r.toy ? toy_spec(layer) : LayerSpec{};
   s.layer = layer;
@@ -181,11 +189,7 @@ void read_weights(const Given& given, LayerRequest& r) {
   if (r.all)
     throw UsageError("--weights goes with one layer, not all",
                      "name the layer that the module is: qkv, row, column or mlp");
-  for (const char* option : {"model", "hidden", "heads", "kv-heads", "head-dim", "v-head-dim",
-                             "intermediate", "in", "out", "parts", "disk", "bias"})
-    if (given.count(option) != 0)
-      throw UsageError(fmt::format("the sizes come from the checkpoint, without --{}", option),
-                       "leave one of the two out");
+  refuse_sizes(given, "the sizes come from the checkpoint");
   try {
     fill_from_checkpoint(r.specs.front(), r.weights, r.module);
   } catch (const LayoutError& e) {
@@ -220,6 +224,10 @@ LayerRequest parse_layer(const Given& given) {
   require_choice("model", r.model, names, "'tpsim list models' shows all");
   if (given.count("reading") != 0) parse_readings(given.at("reading"), r);
   const std::string dtype = text("dtype", "f32");
+  if (dtype == "f64")
+    throw UsageError("the numeric reading does not run in f64",
+                     "dtypes of the numeric reading are f32, bf16 and f16; its reference is f64 "
+                     "already");
   require_choice("dtype", dtype, {"f32", "bf16", "f16"}, "dtypes are f32, bf16 and f16");
   r.dtype = dtype == "f32" ? DType::f32 : dtype == "bf16" ? DType::bf16 : DType::f16;
   r.seed = static_cast<std::uint64_t>(number("seed", text("seed", "1"), 0, Index{1} << 53));

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: MIT
 #include "sim/subjects.hpp"
 
-#include <tpsim/verify/faults.hpp>
+namespace tpsim {
 
-namespace tpsim::cli {
+TPSIM_INSTANTIATE()
+
+namespace cli {
 
 std::unique_ptr<Subject> subject_of(const LayerSpec& spec, const std::string& fault) {
   return fault.empty() ? make_subject(spec) : make_faulty_subject(spec, fault);
 }
 
-}  // namespace tpsim::cli
+}  // namespace cli
+}  // namespace tpsim

@@ -3,6 +3,7 @@
 cmake_policy(VERSION 3.22)
 
 set(flags "")
+list(REMOVE_ITEM INCLUDES "")  # what $<INSTALL_INTERFACE> leaves before CMake 3.23
 foreach(folder IN LISTS INCLUDES)
   list(APPEND flags -I${folder})
 endforeach()

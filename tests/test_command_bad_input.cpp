@@ -93,6 +93,8 @@ TEST_CASE("command: unknown names come with a near one", "[command]") {
   refused("--tp 4 --layer qkv --reading statc", {"did you mean 'static'?"});
   refused("--tp 4 --layer qkv --reading static,", {"unknown reading ''"});
   refused("--tp 4 --layer qkv --dtype bf61", {"did you mean 'bf16'?"});
+  refused("--tp 4 --layer qkv --dtype f64",
+          {"does not run in f64", "f32, bf16 and f16; its reference is"});
   refused("--tp 4 --layer qkv --comm nccl", {"built without NCCL", "--comm virtual"});
   refused("--tp 4 --layer qkv --backend cuda", {"without the CUDA backend", "--backend eigen"});
   refused("--tp 4 --layer qkv --color no", {"unknown color 'no'"});
@@ -125,6 +127,8 @@ TEST_CASE("command: options are whole, given once and of that layer", "[command]
   refused("--tp 2 --layer column --no-reduce-results", {"no option of layer column", "row"});
   refused("--tp 2 --layer qkv --parts 3,4", {"--parts is no option of layer qkv", "merged"});
   refused("--tp 2 --layer qkv --toy --heads 4", {"--toy has its own numbers, without --heads"});
+  refused("--tp 2 --layer qkv --toy --weights x --module y",
+          {"--toy has its own numbers, without --weights"});
   refused("--tp 2 --layer row --bias --no-reduce-results", {"state", "bias cannot be added"});
 }
 

@@ -86,14 +86,15 @@ TEST_CASE("command json: a layer check has the documented fields in order", "[co
       const Ran ran = run_line(line);
       const Json j = only_object(ran);
       const bool fails = more[0] != '\0';
-      Keys wanted{"schema",      "version", "command", "result",         "request",  "tensors",
-                  "collectives", "checks",  "cost",    "counterexample", "elapsed_s"};
+      Keys wanted{"schema",      "version", "command", "result", "request",        "tensors",
+                  "collectives", "checks",  "cost",    "notes",  "counterexample", "elapsed_s"};
       if (!fails) wanted.erase(wanted.end() - 2);
       CHECK(keys(j) == wanted);
       CHECK(j["command"] == "layer");
       CHECK(j["result"] == (fails ? "fail" : "pass"));
       CHECK(ran.status == (fails ? 1 : 0));
       CHECK(j["elapsed_s"].is_number());
+      CHECK(j["notes"] == Json::array());
       CHECK(j["request"]["tp"] == 2);
       CHECK(j["request"]["layer"] == layer);
       for (const char* field : {"tokens", "bias", "disk", "weights", "module", "reading", "dtype",
@@ -147,6 +148,8 @@ TEST_CASE("command json: all layers come with their own results", "[command]") {
         Keys{"schema", "version", "command", "result", "request", "layers", "elapsed_s"});
   REQUIRE(j["layers"].size() == 6);
   for (const Json& layer : j["layers"]) {
+    CHECK(keys(layer) ==
+          Keys{"layer", "result", "request", "tensors", "collectives", "checks", "cost", "notes"});
     check_tensors(layer["tensors"], 2);
     check_checks(layer["checks"]);
   }
@@ -171,7 +174,7 @@ TEST_CASE("command json: every fault names its effect and a command that fails",
       const Json j = only_object(ran);
       Keys readings;  // the readings that failed
       for (const Json& c : j["checks"])
-        if (c["result"] == "fail" && (readings.empty() || readings.back() != c["reading"]))
+        if (c["result"] == "fail" && (readings.empty() || c["reading"] != readings.back()))
           readings.push_back(c["reading"]);
       if (layer == fault["layer"]) CHECK(Json(readings) == fault["caught_by"]);
       const Keys command = j["counterexample"]["command"];

@@ -3,6 +3,7 @@
 #include <tests/support/catch.hpp>
 
 #include <properties/catch.hpp>
+#include <sim/subjects.hpp>
 
 #include <tpsim/comm/fixed_rank.hpp>
 

@@ -11,6 +11,7 @@
 #include <tpsim/verify/verify.hpp>
 
 #include <sim/specs.hpp>
+#include <sim/subjects.hpp>
 #include <tests/support/catch.hpp>
 #include <tests/support/test_files.hpp>
 #include <tests/support/torch_bounds.hpp>

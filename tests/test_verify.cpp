@@ -4,41 +4,12 @@
 #include <string>
 #include <vector>
 
-#include <tests/support/catch.hpp>
-
-#include <tpsim/verify/faults.hpp>
-#include <tpsim/verify/verify.hpp>
+#include <tests/support/verify_fixture.hpp>
 
 namespace {
 
 using namespace tpsim;
-
-// 8 query heads and 2 kv heads of 6 rows, hidden 32, unequal parts: shapes that hide little.
-LayerSpec small(const std::string& layer, int tp) {
-  LayerSpec s;
-  s.layer = layer;
-  s.tp = tp;
-  s.tokens = 5;
-  s.in = 16;
-  s.out = 24;
-  s.parts = {{"gate", 16}, {"up", 8}};
-  s.qkv = {32, 6, 8, 2, 0};
-  s.intermediate = 16;
-  return s;
-}
-
-std::set<std::string> failed(const Report& report) {
-  std::set<std::string> ids;
-  for (const CheckResult& c : report.checks)
-    if (c.result == Outcome::fail) ids.insert(c.id);
-  return ids;
-}
-
-const CheckResult& check(const Report& report, const std::string& id) {
-  const CheckResult* c = report.find(id);
-  REQUIRE(c != nullptr);
-  return *c;
-}
+using namespace tpsim::testing;
 
 // A communicator on which one rank behaves differently in an all_reduce.
 class OddRank final : public detail::PassOn {

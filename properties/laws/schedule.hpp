@@ -25,8 +25,10 @@ class Threads {
   Threads(const Threads&) = delete;
   Threads& operator=(const Threads&) = delete;
 
+#ifdef _OPENMP
  private:
-  [[maybe_unused]] int before_ = 1;
+  int before_;
+#endif
 };
 
 /// The results of all ranks as bits, rank by rank; a rank without a result adds nothing.

@@ -16,6 +16,7 @@ int main() {
     return std::move(caller);
   });
   fiber = std::move(fiber).resume();
-  fmt::print("tpsim {}: 32 heads over 4 ranks are {} each\n", TPSIM_VERSION, tpsim::divide(32, 4, "heads"));
+  fmt::print("tpsim {}: 32 heads over 4 ranks are {} each\n", TPSIM_VERSION,
+             tpsim::divide(32, 4, "heads"));
   return visits == 1 ? 0 : 1;
 }

@@ -75,8 +75,10 @@ class Threads {
   Threads(const Threads&) = delete;
   Threads& operator=(const Threads&) = delete;
 
+#ifdef _OPENMP
  private:
-  [[maybe_unused]] int before_ = 1;
+  int before_;
+#endif
 };
 using Exact = Matrix<long double>;
 template <class Real>

@@ -8,6 +8,7 @@
 #include <properties/law.hpp>
 #include <properties/laws/schedule.hpp>
 #include <properties/property.hpp>
+#include <sim/subjects.hpp>
 #include <tpsim/verify/faults.hpp>
 
 namespace tpsim::test {

@@ -8,7 +8,6 @@
 // `model_executor/layers/linear.py`.
 #pragma once
 
-#include <numeric>
 #include <optional>
 
 #include <tpsim/backend/collectives.hpp>
@@ -108,7 +107,9 @@ class ColumnParallelLinear : public LinearBase<B> {
   }
   [[nodiscard]] Tensor forward(const Tensor& x) {
     Tensor y = this->apply(x, true);
-    return gather_output_ ? all_gather(*this->backend_, *this->comm_, std::move(y)) : std::move(y);
+    return gather_output_ && this->tp_size_ > 1
+               ? all_gather(*this->backend_, *this->comm_, std::move(y))
+               : std::move(y);
   }
 
   [[nodiscard]] static Tensor full(B& b, const Tensor& x, const FullParams<B>& t) {
@@ -168,7 +169,7 @@ class MergedColumnParallelLinear : public LinearBase<B> {
   /// [tokens, part 0 of this rank | part 1 of this rank | ...]; gathered: whole parts in order.
   [[nodiscard]] Tensor forward(const Tensor& x) {
     Tensor y = this->apply(x, true);
-    return gather_output_ ? gather_parts(std::move(y)) : std::move(y);
+    return gather_output_ && this->tp_size_ > 1 ? gather_parts(std::move(y)) : std::move(y);
   }
 
   /// One result a part, in order.

@@ -3,6 +3,7 @@
 // every element of every parameter was written once.
 #pragma once
 
+#include <array>
 #include <map>
 
 #include <tpsim/verify/held.hpp>
@@ -76,6 +77,12 @@ struct CoverDifference {
   return out;
 }
 
+/// Entries of one kind: all, and those on exactly one rank.
+struct UnitCount {
+  const char* name;
+  Index all = 0, once = 0;
+};
+
 [[nodiscard]] inline std::string on_ranks(Index n) {
   return n == 0 ? "on no rank" : "on " + std::to_string(n) + (n == 1 ? " rank" : " ranks");
 }
@@ -96,8 +103,8 @@ struct CoverDifference {
                              Runs::range(p.src_col, p.src_col + p.cols));
       }
 
-  Index entries = 0, once = 0;
-  std::string unit = "rows", shared;
+  std::array<detail::UnitCount, 3> units{{{"rows"}, {"columns"}, {"bias entries"}}};
+  std::string shared;
   for (const DeclaredParam& param : subject.params)
     for (const DeclaredPart& part : param.parts) {
       std::vector<detail::Rect> wanted;
@@ -108,10 +115,10 @@ struct CoverDifference {
       }
       const Shape full = part.tensor->shape;
       const Index size = full.dim(param.tp_dim == 1 ? 1 : 0);
-      if (param.tp_dim == 1 && entries == 0) unit = "columns";
-      entries += size;
+      detail::UnitCount& unit = units[full.rank() == 1 ? 2U : param.tp_dim == 1 ? 1U : 0U];
+      unit.all += size;
       if (copies == size)
-        once += size;
+        unit.once += size;
       else
         shared += (shared.empty() ? "" : "; ") + part.tensor->name + " on " +
                   std::to_string(copies / size) + " ranks each";
@@ -133,7 +140,7 @@ struct CoverDifference {
              .repair = "the ranks' offsets must step by the shard's size and cover the tensor"});
       }
     }
-  result.compared = entries;
+  for (const detail::UnitCount& unit : units) result.compared += unit.all;
 
   for (std::size_t r = 0; r < held.size(); ++r)
     for (const HeldParam& param : held[r]) {
@@ -149,15 +156,16 @@ struct CoverDifference {
              who + ": rows " + param.overwritten.str() + " were written twice",
              "two copies overlap", "each part has its own offset in the parameter"});
     }
-  const Index wrong = static_cast<Index>(result.findings.size());
+  const auto wrong = static_cast<Index>(result.findings.size());
+  std::string once;
+  for (const detail::UnitCount& unit : units)
+    if (unit.once > 0)
+      once += (once.empty() ? "" : ", ") + std::to_string(unit.once) + " of " +
+              std::to_string(unit.all) + " " + unit.name;
+  if (!once.empty()) once += " on exactly one rank";
   result.message = wrong > 0 ? std::to_string(wrong) + (wrong == 1 ? " range" : " ranges") +
                                    " on the wrong number of ranks or never written"
-                   : shared.empty() ? std::to_string(once) + " of " + std::to_string(entries) +
-                                          " " + unit + " on exactly one rank"
-                   : once == 0 ? std::to_string(entries) + " " + unit +
-                                     " on the declared number of ranks: " + shared
-                               : std::to_string(once) + " of " + std::to_string(entries) + " " +
-                                     unit + " on exactly one rank; " + shared;
+                             : once + (once.empty() || shared.empty() ? "" : "; ") + shared;
   return result;
 }
 

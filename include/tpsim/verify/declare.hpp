@@ -60,7 +60,7 @@ class Declaration {
     return std::vector<Runs>(static_cast<std::size_t>(spec_.tp), Runs::range(0, n));
   }
 
-  /// A tensor of the checkpoint with its layout; `labels` name its parts.
+  /// A tensor of the checkpoint with its layout; `logical` what its parts stand for.
   void disk(const std::string& name, Shape shape, RowLayout layout, std::vector<Logical> logical,
             const std::string& param) {
     auto stored = std::make_shared<StoredTensor>();
@@ -164,10 +164,20 @@ class Declaration {
   return rules;
 }
 
+/// One sum after a row-parallel product, one gather when the output is gathered; none at tp 1.
+[[nodiscard]] inline std::vector<CollectiveOp> declared_collectives(const LayerSpec& s) {
+  if (s.tp == 1) return {};
+  if (s.layer == "row" || s.layer == "mlp") return {CollectiveOp::all_reduce};
+  if (s.gather_output && (s.layer == "column" || s.layer == "merged"))
+    return {CollectiveOp::all_gather};
+  return {};
+}
+
 /// Fills `subject` from `spec`; names of parameters are PREFIXweight and PREFIXbias.
 inline void declare(Subject& subject, const LayerSpec& s) {
   Declaration d(subject, s);
   const Axes axes = axes_for(s);
+  subject.collectives = declared_collectives(s);
   const auto merged = [&](const std::string& prefix, Index cols,
                           const std::vector<PartRule>& rules) {
     d.merged(prefix + "weight", cols, rules, s.disk, axes);

@@ -8,14 +8,15 @@
 
 #include <tpsim/core/text.hpp>
 #include <tpsim/verify/fault_list.hpp>
+#include <tpsim/verify/fault_spec.hpp>
 #include <tpsim/verify/faulty_comm.hpp>
 #include <tpsim/verify/faulty_layers.hpp>
 #include <tpsim/verify/linear_subjects.hpp>
 
 namespace tpsim {
 
-/// The layer of `spec` with a fault in it. Some need a shape that shows them; `spec` is changed
-/// only by giving a fused fault its fused tensor on disk, and a bias fault its bias.
+/// The layer of with_parts_of_fault(spec, fault) with that fault in it. Some faults need sizes that
+/// show them: spec_for_fault() gives such sizes.
 /// @throws LayoutError (names) for an unknown fault or a layer that it does not apply to
 [[nodiscard]] inline std::unique_ptr<Subject> make_faulty_subject(LayerSpec spec,
                                                                   const std::string& fault) {
@@ -26,8 +27,7 @@ namespace tpsim {
     throw LayoutError("the fault '" + fault + "' does not apply to layer " + spec.layer, {},
                       "it applies to " + or_list(it->layers));
   }
-  if (fault == "bias-on-every-rank") spec.bias = true;
-  if (fault == "fused-cut-as-one" && spec.disk.empty()) spec.disk = detail::blocked_layout(spec);
+  spec = with_parts_of_fault(std::move(spec), fault);
   require_legal(spec);
 
   if (fault == "fused-cut-as-one")

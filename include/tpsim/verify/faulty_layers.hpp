@@ -179,13 +179,4 @@ class ShiftedValues final : public Values {
   return last != nullptr && t.stored->name == last->stored->name ? std::nullopt : std::optional(t);
 }
 
-/// The order that a blocked fused tensor has: "q:kv*g*d + k:kv*d + v:kv*m".
-[[nodiscard]] inline std::string blocked_layout(const LayerSpec& s) {
-  if (s.layer == "qkv") return "q:kv*g*d + k:kv*d + v:kv*m";
-  std::string out;
-  for (std::size_t k = 0; k < s.parts.size(); ++k)
-    out += (k > 0 ? " + " : "") + s.parts[k].name + ":n" + std::to_string(k);
-  return out;
-}
-
 }  // namespace tpsim::detail

@@ -57,6 +57,7 @@ class LinearModule final : public ModuleOn<B> {
         comm_(&comm),
         prefix_(s.prefix),
         reduce_(!s.reduce_results && s.layer == "row"),
+        skip_bias_add_(s.skip_bias_add),
         layer_(b, comm, std::forward<Args>(args)...) {}
 
   [[nodiscard]] std::vector<std::pair<std::string, typename B::Param*>> params() override {
@@ -68,8 +69,12 @@ class LinearModule final : public ModuleOn<B> {
   void load(const DiskTensor& t) override { load_into(layer_, t); }
   [[nodiscard]] typename B::Tensor forward(const typename B::Tensor& x) override {
     typename B::Tensor y = layer_.forward(x);
-    if (reduce_) y = all_reduce(*backend_, *comm_, std::move(y));
-    if (const auto* bias = layer_.skipped_bias()) y = backend_->add_bias(y, *bias);
+    if (reduce_ && comm_->size() > 1) y = all_reduce(*backend_, *comm_, std::move(y));
+    // A caller that asked for skip_bias_add adds the bias itself, whatever the layer did.
+    if (skip_bias_add_ && layer_.bias) {
+      const auto* handed_out = layer_.skipped_bias();
+      y = backend_->add_bias(y, handed_out != nullptr ? *handed_out : *layer_.bias);
+    }
     return y;
   }
 
@@ -77,7 +82,7 @@ class LinearModule final : public ModuleOn<B> {
   B* backend_;
   Communicator* comm_;
   std::string prefix_;
-  bool reduce_;
+  bool reduce_, skip_bias_add_;
   Layer layer_;
 };
 

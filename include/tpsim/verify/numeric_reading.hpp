@@ -72,25 +72,37 @@ inline CheckResult compare_within_bound(const Subject& subject, Subject::Referen
       continue;
     }
     double squares = 0, largest_bound = 0, rank_worst = -1;
-    Index outside = 0, worst_col = 0;
+    Index outside = 0, worst_col = 0, not_finite = 0, first_not_finite = 0;
     for (Index c = 0; c < have.value.cols(); ++c)
       for (Index t = 0; t < have.value.rows(); ++t) {
         const double y = wanted.value(t, c),
                      difference = std::abs(static_cast<double>(have.value(t, c)) - y);
         const double bound = have.bound_at(t, c) + wanted.bound_at(t, c);
-        const double ratio = difference == 0 ? 0 : difference / bound;
         squares += y * y;
+        // Where a value overflows its bound does too, and says nothing: full() is finite there.
+        if (!std::isfinite(difference) || !std::isfinite(bound)) {
+          if (not_finite++ == 0) first_not_finite = c;
+          continue;
+        }
+        const double ratio = difference == 0 ? 0 : difference / bound;
         largest_bound = std::max(largest_bound, bound);
-        if (!(difference <= bound)) ++outside;
-        if (!(ratio <= rank_worst)) rank_worst = ratio, worst_col = c;
+        if (difference > bound) ++outside;
+        if (ratio > rank_worst) rank_worst = ratio, worst_col = c;
       }
     result.compared += have.value.size();
     const std::string place = who + " " + output_place(subject, r, worst_col);
-    if (!(rank_worst <= worst) || result.largest_at.empty())
-      worst = rank_worst, result.largest_at = place;
+    if (rank_worst > worst || result.largest_at.empty())
+      worst = std::max(rank_worst, 0.0), result.largest_at = place;
     if (squares > 0)
       floor = std::max(
           floor, largest_bound / std::sqrt(squares / static_cast<double>(wanted.value.size())));
+    if (not_finite > 0)
+      result.findings.push_back(
+          {"rounding", static_cast<int>(r), "output",
+           who + ": " + std::to_string(not_finite) + " of " + std::to_string(have.value.size()) +
+               " elements are not finite where full() is, first at " +
+               output_place(subject, r, first_not_finite),
+           "a value was never written, or a sum leaves the range of the type", ""});
     if (outside > 0)
       result.findings.push_back(
           {"rounding", static_cast<int>(r), "output",
@@ -124,7 +136,9 @@ inline CheckResult compare_within_bound(const Subject& subject, Subject::Referen
     options.values = {eigen::ValueKind::integer, o.seed,
                       eigen::integer_range(o.dtype, subject.input_width)};
     const std::vector<DiskTensor> tensors = without_values(subject.tensors);
-    const auto input = [&](auto& b) { return b.activation("x", shape); };
+    // Sparse inputs need as many tokens as it takes to touch every column.
+    const Shape whole = shape.with(0, std::max(subject.tokens, options.values.range.x_stride));
+    const auto input = [&](auto& b) { return b.activation("x", whole); };
     const auto runs = run_ranks<Numeric>(
         subject, tensors,
         [&](int rank) { return std::make_unique<Numeric>(rank, o.dtype, options); }, input, no_look,
@@ -137,8 +151,7 @@ inline CheckResult compare_within_bound(const Subject& subject, Subject::Referen
                                                      std::to_string(integer.compared) + " elements"
                                                : integer.findings.front().message;
   } else {
-    integer.message =
-        "the activation leaves the integers; its linear layers are checked by themselves";
+    integer.message = "the activation leaves the integers; check merged and row by themselves";
   }
 
   EigenOptions options;

@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include <tpsim/core/finding.hpp>
 #include <tpsim/core/shape.hpp>
-#include <tpsim/verify/finding.hpp>
 
 namespace tpsim {
 

@@ -2,6 +2,7 @@
 // Runs a subject's module once per rank on virtual ranks, on any backend, and its full() beside.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -71,13 +72,21 @@ template <class B>
   return tensors;
 }
 
-/// @param tensors       the checkpoint: subject.tensors, perhaps without values
-/// @param make_backend  (rank) -> std::unique_ptr<B>
-/// @param whole_input   (B&) -> the input [tokens, input_width] before any cut
-/// @param loaded        (rank, B&, ModuleOn<B>&): called when a rank has loaded everything
-template <class B, class MakeBackend, class WholeInput, class Loaded>
+template <class B>
+using MakeBackend = std::function<std::unique_ptr<B>(int rank)>;
+/// The input [tokens, input_width] before any cut.
+template <class B>
+using WholeInput = std::function<typename B::Tensor(B&)>;
+/// Called when a rank has loaded everything.
+template <class B>
+using Loaded = std::function<void(std::size_t rank, B&, ModuleOn<B>&)>;
+
+/// @param tensors  the checkpoint: subject.tensors, perhaps without values
+/// @param loaded   may be null
+template <class B>
 [[nodiscard]] RankRuns<B> run_ranks(const Subject& subject, const std::vector<DiskTensor>& tensors,
-                                    MakeBackend make_backend, WholeInput whole_input, Loaded loaded,
+                                    const MakeBackend<B>& make_backend,
+                                    const WholeInput<B>& whole_input, const Loaded<B>& loaded,
                                     Schedule schedule = {}) {
   RankRuns<B> runs;
   const auto tp = static_cast<std::size_t>(subject.tp);
@@ -105,7 +114,7 @@ template <class B, class MakeBackend, class WholeInput, class Loaded>
           blame(e, comm.rank(), "weight_loader refused " + t.stored->name);
         }
       }
-      loaded(r, b, *module);
+      if (loaded) loaded(r, b, *module);
       typename B::Tensor x = whole_input(b);
       if (const Runs& mine = subject.input_columns[r]; !mine.is_range(0, subject.input_width))
         x = take_columns(b, x, mine);

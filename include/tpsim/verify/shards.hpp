@@ -101,9 +101,12 @@ inline void append_pieces(Shard& shard, const Subject& subject, const DeclaredPa
   const Index f32 = bytes_of(DType::f32), bytes = bytes_of(dtype);
   for (Index& b : cost.weight_bytes) b = b / f32 * bytes;
   cost.full_weight_bytes = cost.full_weight_bytes / f32 * bytes;
+  // Groups of one split are alike, so a rank's share is what all ranks send, over the ranks.
   Index wire = 0;
   for (const CollectiveRecord& r : statics.trace)
-    wire += wire_bytes(r.op, r.array_bytes / bytes_of(r.dtype) * bytes, r.group_size);
+    wire +=
+        wire_bytes(r.op, r.array_bytes / bytes_of(r.dtype) * bytes, r.group_size) * r.group_size;
+  wire /= subject.tp;
   for (std::size_t r = 0; r < cost.weight_bytes.size(); ++r) {
     cost.wire_bytes.push_back(wire);
     Index kv = 0;

@@ -107,12 +107,32 @@ inline void settle(CheckResult& c) {
   return result;
 }
 
+/// Check `collectives`: ranks that do not call the same ones end the run with a finding; here, that
+/// the group as a whole performed those that the subject declares, no fewer and no more.
 [[nodiscard]] inline CheckResult check_collectives(const Subject& subject,
                                                    const RankRuns<SymbolicBackend>& runs) {
   CheckResult result{.id = "collectives", .compared = static_cast<Index>(runs.trace.size())};
   result.message = runs.trace.empty() ? "no collective"
                                       : collectives_text(runs.trace) + ", in the same order on " +
                                             count_of(subject.tp, "rank");
+  if (!subject.collectives || !runs.findings.empty()) return result;
+  std::vector<CollectiveOp> whole;  // those of the whole group
+  for (const CollectiveRecord& r : runs.trace)
+    if (r.op != CollectiveOp::split && r.group_size == subject.tp) whole.push_back(r.op);
+  result.compared = std::max(result.compared, static_cast<Index>(subject.collectives->size()));
+  if (whole == *subject.collectives) return result;
+  const auto list = [](const std::vector<CollectiveOp>& ops) {
+    std::string out;
+    for (const CollectiveOp op : ops) out += (out.empty() ? "" : ", ") + std::string(name(op));
+    return out.empty() ? "none" : out;
+  };
+  result.findings.push_back(
+      {"collectives", -1, "",
+       "the ranks call " + list(whole) + " together, wanted " + list(*subject.collectives),
+       whole.size() > subject.collectives->size()
+           ? "a collective is redundant"
+           : "a collective is missing, or its group is too small",
+       ""});
   return result;
 }
 
@@ -171,7 +191,11 @@ inline void settle(CheckResult& c) {
   for (CheckResult& c : out.checks) detail::settle(c);
 
   out.trace = runs.trace;
+  // Degrees of the program and of full(): where they agree these are the same values.
   std::vector<ValueId> results;
+  for (const auto& output : runs.outputs)
+    if (output)
+      for (const Column& c : canonical(context, *output)) results.push_back(c.value);
   for (const SymbolicTensor& t : full)
     for (const Column& c : canonical(context, t)) results.push_back(c.value);
   out.soundness = context.soundness(results, 1);

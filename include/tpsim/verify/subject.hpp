@@ -87,6 +87,8 @@ class Subject {
   std::vector<std::vector<Partner>> partners;
   std::optional<QkvShape> heads;  ///< set when query heads must meet their kv heads
   bool linear = true;             ///< no nonlinear function: integers stay integers
+  /// What the whole group calls, in order; nothing: not judged.
+  std::optional<std::vector<CollectiveOp>> collectives;
 
   template <class B>
   [[nodiscard]] std::unique_ptr<ModuleOn<B>> make(B& b, Communicator& comm) const {

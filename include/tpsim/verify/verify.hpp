@@ -17,28 +17,40 @@ struct VerifyOptions {
 
 namespace detail {
 
-/// Check `divide`: every cut part goes round evenly over the ranks.
-[[nodiscard]] inline CheckResult check_divide(const Subject& subject) {
+/// Check `divide`: every rank holds a part of equal size, the size that the declared cut has.
+/// @param held  [rank][param]
+[[nodiscard]] inline CheckResult check_divide(const Subject& subject,
+                                              const std::vector<HeldRank>& held) {
   CheckResult result{.id = "divide"};
   std::string parts;
-  for (const DeclaredParam& param : subject.params)
-    for (const DeclaredPart& part : param.parts) {
-      if (!param.tp_dim || part.tensor->shape.rank() == 1) continue;
-      const std::vector<Runs>& cut = *param.tp_dim == 1 ? part.cols : part.rows;
-      for (std::size_t r = 0; r < cut.size(); ++r)
-        if (cut[r].size() != cut[0].size() || cut[r].empty() || cut[r].size() % part.granule != 0)
-          result.findings.push_back(
-              {"divide", static_cast<int>(r), param.name,
-               "rank " + std::to_string(r) + " holds " + std::to_string(cut[r].size()) + " of " +
-                   part.tensor->name + ", rank 0 " + std::to_string(cut[0].size()),
-               "", ""});
-      const Index entries = part.tensor->shape.dim(*param.tp_dim) / part.granule;
+  for (std::size_t p = 0; p < subject.params.size(); ++p) {
+    const DeclaredParam& param = subject.params[p];
+    if (!param.tp_dim) continue;
+    const int dim = *param.tp_dim;
+    for (std::size_t r = 0; r < held.size(); ++r) {
+      Index wanted = dim == 1 ? param.parts[0].cols[r].size() : 0;
+      if (dim == 0)
+        for (const DeclaredPart& part : param.parts) wanted += part.rows[r].size();
+      const Index have = held[r][p].shape.dim(dim), first = held[0][p].shape.dim(dim);
       result.compared += 1;
-      parts += (parts.empty() ? "" : ", ") + std::to_string(entries) + " " +
-               (!part.granule_name.empty() ? (part.label == "q" ? "q heads" : part.label + " heads")
-                                           : (part.label.empty() ? "" : part.label + " ") +
-                                                 (*param.tp_dim == 1 ? "columns" : "rows"));
+      if (have == wanted && have == first && have > 0) continue;
+      const std::string unit = dim == 1 ? " columns of " : " rows of ";
+      result.findings.push_back(
+          {"divide", static_cast<int>(r), param.name,
+           "rank " + std::to_string(r) + " has " + std::to_string(have) + unit + param.name +
+               ", wanted " + std::to_string(wanted) + "; rank 0 has " + std::to_string(first),
+           "the parameter was made for another tp or another rank", "divide each part by tp_size"});
     }
+    if (param.full_shape.rank() == 1) continue;
+    for (const DeclaredPart& part : param.parts) {
+      const Index entries = part.tensor->shape.dim(dim) / part.granule;
+      const std::string label = part.label.empty() ? "" : part.label + " ";
+      parts += (parts.empty() ? "" : ", ") + std::to_string(entries) + " " + label +
+               (!part.granule_name.empty() ? "heads"
+                : dim == 1                 ? "columns"
+                                           : "rows");
+    }
+  }
   result.message = !result.findings.empty() ? result.findings.front().message
                    : parts.empty()          ? "nothing is cut"
                                             : parts + " over " + count_of(subject.tp, "rank");
@@ -58,7 +70,7 @@ namespace detail {
     for (CheckResult& c : checks) report.checks.push_back(std::move(c));
   };
   if (o.statics) {
-    report.checks.push_back(detail::check_divide(subject));
+    report.checks.push_back(detail::check_divide(subject, statics.held));
     add(statics.checks);
   }
   if (o.exact)

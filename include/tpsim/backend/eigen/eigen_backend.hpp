@@ -59,7 +59,6 @@ class EigenBackend {
 
   [[nodiscard]] DType rule() const { return rule_; }
   [[nodiscard]] const EigenOptions& options() const { return options_; }
-  void track_bounds(bool on) { options_.track_bounds = on; }
 
   [[nodiscard]] Shape shape(const Tensor& x) const { return {x.value.rows(), x.value.cols()}; }
   [[nodiscard]] Shape shape(const Param& w) const { return w.shape; }

@@ -131,8 +131,11 @@ class ParamReader {
       std::copy_n(stored(row, col), n, out);
       return;
     }
-    random_rows::fill_residues(row_key(param_->poison, row), col, n, out);
-    for (Index i = 0; i < n; ++i) out[i] += out[i] == 0 ? 1U : 0U;
+    const std::uint64_t key = row_key(param_->poison, row);
+    random_rows::fill_residues(key, col, n, out);
+    // A zero is drawn again among the others, so that none of them becomes more likely.
+    for (Index i = 0; i < n; ++i)
+      if (out[i] == 0) out[i] = 1 + random_bits(mix(key), col + i) % (gf61::p - 1);
   }
 
   const FieldParam* param_;

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include <tpsim/backend/symbolic/value_table.hpp>
-#include <tpsim/verify/finding.hpp>
+#include <tpsim/core/finding.hpp>
 
 namespace tpsim {
 
@@ -34,7 +34,6 @@ class SymbolicContext {
     if (std::find(findings_.begin(), findings_.end(), finding) == findings_.end())
       findings_.push_back(std::move(finding));
   }
-  void clear_findings() { findings_.clear(); }
 
   /// Counters of a rank; rank -1 is the reference, full().
   [[nodiscard]] SymbolicCost& cost(int tp_rank) {

@@ -88,7 +88,7 @@ struct Group {
 /// Everything that differs between the arrivals of a complete group that do not match().
 [[nodiscard]] inline std::vector<Violation> differences(const Group& g) {
   std::vector<Violation> broken;
-  const auto compare = [&](std::string_view what, const auto& text) {
+  const auto compare = [&](std::string_view what, std::string (*text)(const Arrival&)) {
     const Arrival* first = nullptr;
     std::size_t at = 0;
     for (std::size_t r = 0; r < g.arrivals.size(); ++r) {
