@@ -102,3 +102,27 @@ TEST_CASE("integer: sparse bf16 data touches every column") {
   CHECK(check(report, "integer").compared == stride * s.out);
   CHECK(check(report, "integer").result == Outcome::pass);
 }
+
+namespace {
+
+// Tells the layer that it is alone.
+class Alone final : public detail::PassOn {
+ public:
+  using PassOn::PassOn;
+  [[nodiscard]] int rank() const override { return 0; }
+  [[nodiscard]] int size() const override { return 1; }
+};
+
+}  // namespace
+
+TEST_CASE("divide: a layer that takes tp as 1 is found by the shapes it holds") {
+  Variation variation;
+  variation.between = [](Communicator& c) { return std::make_unique<Alone>(c); };
+  for (const char* layer : {"column", "row", "merged", "qkv"}) {
+    const Report report = verify(LinearSubject<>(small(layer, 4), variation));
+    INFO(layer);
+    CHECK(check(report, "divide").result == Outcome::fail);
+    CHECK(check(report, "divide").compared == 4);
+    CHECK(!report.passed());
+  }
+}
