@@ -53,7 +53,10 @@ struct Reason {
       for (std::size_t j = k + 1; j < parts.size(); ++j)
         if (parts[j].name == parts[k].name) out.push_back({"names", {parts[k].name}});
     }
-  } else if (s.layer == "qkv") {
+  } else if (s.layer == "norm" && s.decoder.attention.qk_norm != QkNorm::full_width) {
+    positive("norm", s.qkv.hidden);
+  } else if (s.layer == "qkv" || s.layer == "norm" || s.layer == "attention" ||
+             s.layer == "decoder") {
     const QkvShape& q = s.qkv;
     positive("hidden", q.hidden);
     positive("head_dim", q.head_dim);
@@ -65,10 +68,31 @@ struct Reason {
       out.push_back({"divide", {"kv heads", std::to_string(q.kv_heads), std::to_string(ranks)}});
     if (heads && kv && q.heads % q.kv_heads != 0)
       out.push_back({"heads", {std::to_string(q.heads), std::to_string(q.kv_heads)}});
+    const AttentionShape& a = s.decoder.attention;
+    const bool attends = s.layer == "attention" || s.layer == "decoder";
+    if (attends && a.rope) {
+      const Index turns = a.rope->rotary_dim;
+      if (turns < 2 || turns / 2 * 2 != turns || turns > q.head_dim)
+        out.push_back({"heads", {"rotary", std::to_string(turns), std::to_string(q.head_dim)}});
+    }
+    if (attends && a.window) positive("window", *a.window);
+    if (s.layer == "decoder" && positive("intermediate", s.intermediate))
+      goes_round("intermediate columns", s.intermediate);
+  } else if (s.layer == "embedding" || s.layer == "lm_head") {
+    positive("hidden", s.qkv.hidden);
+    // "padded(4)", "padded(3*tp)": the rows grow to a multiple of that
+    const bool padded = s.vocab_cut.rfind("padded(", 0) == 0;
+    Index multiple = padded ? std::stoll(s.vocab_cut.substr(7)) : 1;
+    if (s.vocab_cut.find("*tp") != std::string::npos) multiple *= ranks;
+    if (positive("vocab", s.vocab))
+      goes_round("vocabulary rows", s.vocab + (multiple - s.vocab % multiple) % multiple);
+    if (!padded && s.vocab_cut != "even") out.push_back({"names", {s.vocab_cut}});
+    if (s.argmax && s.gather_output) out.push_back({"state", {"argmax", "gather_output"}});
   } else {
     out.push_back({"names", {s.layer}});
   }
 
+  if (s.chunk < 0) out.push_back({"divide", {"step"}});
   const bool column = s.layer == "column" || s.layer == "merged";
   if (column && s.bias && s.skip_bias_add && s.gather_output)
     out.push_back({"state", {"gather_output", "skip_bias_add"}});

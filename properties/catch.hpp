@@ -11,6 +11,7 @@
 #endif
 
 #include <properties/laws/all.hpp>
+#include <properties/module.hpp>
 #include <properties/property.hpp>
 
 namespace tpsim::properties {
@@ -36,6 +37,18 @@ inline std::vector<std::string> run_all_laws(const Candidate& candidate) {
   for (const Law& law : all_laws())
     if (property(law, candidate) == Index{0}) silent.push_back(law.id);
   return silent;
+}
+
+/// Every law on a user's module: `run_all_laws(MyModule{}, shapes)`. Shapes as in candidate().
+template <class Module, class Shapes>
+  requires requires(const Module& module, const Shapes& shapes) { candidate(module, shapes); }
+std::vector<std::string> run_all_laws(const Module& module, const Shapes& shapes) {
+  return run_all_laws(candidate(module, shapes));
+}
+template <class Module, class Shape>
+  requires ParallelModule<Module, Shape>
+std::vector<std::string> run_all_laws(const Module& module, std::initializer_list<Shape> shapes) {
+  return run_all_laws(candidate(module, std::vector<Shape>(shapes)));
 }
 
 }  // namespace tpsim::properties

@@ -88,7 +88,7 @@ namespace detail {
 /// @pre the shape is legal
 [[nodiscard]] inline std::vector<DiskOrder> disk_orders(const LayerSpec& s) {
   if (s.layer == "qkv") return detail::qkv_orders(s.qkv);
-  if (s.layer == "mlp") return detail::merged_orders(gate_up_parts(s));
+  if (s.layer == "mlp") return detail::merged_orders(gate_up(s.intermediate));
   if (s.layer == "merged") return detail::merged_orders(s.parts);
   return {};
 }

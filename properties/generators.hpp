@@ -5,6 +5,7 @@
 
 #include <rapidcheck.h>
 
+#include <type_traits>
 #include <vector>
 
 #include <properties/broken_rules.hpp>
@@ -45,7 +46,7 @@ class Draws {
 /// does not shrink; gen::exec goes through the numbers once, so that heads and tp, which move
 /// together, stop too early.)
 template <class Make>
-[[nodiscard]] rc::Gen<Case> drawn(Make make) {
+[[nodiscard]] rc::Gen<std::invoke_result_t<Make&, Draws&>> drawn(Make make) {
   return [make](const rc::Random& random, int /*size*/) {
     Draws first(random);
     (void)make(first);
@@ -89,6 +90,55 @@ inline void draw_parts(Draws& d, LayerSpec& s) {
   }
 }
 
+/// A vocabulary that fills its rows, one whose last rank has padding, ranks of padding alone.
+inline void draw_vocab(Draws& d, LayerSpec& s) {
+  const Index even = s.tp * d.from_one(4);
+  switch (d.below(3)) {
+    case 0:
+      s.vocab = even;
+      break;
+    case 1:  // a multiple of tp and of nothing that an engine takes
+      s.vocab_cut = "padded(" + std::to_string(s.tp * d.from_one(3)) + ")";
+      s.vocab = d.from_one(40);
+      break;
+    default:
+      s.vocab_cut = "padded(" + std::to_string(d.from_one(4)) + "*tp)";
+      s.vocab = d.from_one(40);
+  }
+  if (s.vocab_cut != "even" && d.flag()) s.vocab_cut += " last";
+  s.tied = s.layer == "lm_head" && d.flag();
+}
+
+/// Any kind of norm, MLP and attention, in steps of any size.
+inline void draw_decoder(Draws& d, LayerSpec& s) {
+  static const std::vector<Activation> activations{Activation::silu, Activation::gelu,
+                                                   Activation::gelu_tanh};
+  static const std::vector<NormKind> norms{NormKind::rms, NormKind::layer,
+                                           NormKind::layer_without_bias};
+  static const std::vector<QkNorm> qk_norms{QkNorm::none, QkNorm::per_head, QkNorm::full_width};
+  draw_heads(d, s.qkv, s.tp);
+  s.qkv.head_dim = d.from_one(4);
+  s.qkv.v_head_dim = s.layer == "norm" ? 0 : d.below(4);
+  s.qkv.hidden = d.from_one(8);
+  s.intermediate = s.tp * d.from_one(3);
+  AttentionShape& a = s.decoder.attention;
+  s.decoder.norm = d.one_of(norms);
+  a.qk_norm = d.one_of(qk_norms);
+  if (s.layer == "norm") return;
+  s.tokens = d.from_one(7);
+  if (const Index pairs = d.below(static_cast<int>(s.qkv.head_dim / 2) + 1); pairs > 0) {
+    a.rope = RopeSpec{2 * pairs};
+    if (d.flag()) a.rope->style = RopeStyle::interleaved;
+  }
+  if (const Index window = d.below(4); window > 0) a.window = window;
+  a.alibi = d.flag();
+  a.sinks = d.flag();
+  s.decoder.gated = !d.flag();
+  s.decoder.activation = d.one_of(activations);
+  s.decoder.parallel_residual = s.layer == "decoder" && d.flag();
+  s.chunk = d.below(4);
+}
+
 [[nodiscard]] inline LayerSpec draw_legal(Draws& d, const std::string& layer) {
   LayerSpec s;
   s.layer = layer;
@@ -105,13 +155,23 @@ inline void draw_parts(Draws& d, LayerSpec& s) {
   } else if (layer == "merged") {
     s.in = d.from_one(8);
     draw_parts(d, s);
+  } else if (is_vocab_layer(layer)) {
+    s.qkv.hidden = d.from_one(8);
+    draw_vocab(d, s);
+  } else if (is_decoder_layer(layer)) {
+    draw_decoder(d, s);
   } else {
     s.in = d.from_one(8) * (layer == "row" ? s.tp : 1);
     s.out = d.from_one(8) * (layer == "column" ? s.tp : 1);
   }
-  s.bias = d.flag();
-  if (layer != "mlp") s.skip_bias_add = d.flag();
-  if (layer == "column" || layer == "merged") {
+  s.bias = layer != "embedding" && layer != "norm" && d.flag();
+  if (layer != "mlp" && !is_vocab_layer(layer) && !is_decoder_layer(layer))
+    s.skip_bias_add = d.flag();
+  if (layer == "lm_head") {
+    s.gather_output = d.flag();
+    s.argmax = !s.gather_output && d.flag();
+    s.last_token = d.flag();
+  } else if (layer == "column" || layer == "merged") {
     // Together with skip_bias_add a gathered bias is refused.
     s.gather_output = d.flag() && !(s.bias && s.skip_bias_add);
   } else if (layer == "row") {
@@ -145,6 +205,22 @@ inline void draw_parts(Draws& d, LayerSpec& s) {
   } else if (layer == "mlp") {
     s.qkv.hidden = any_size(d);
     s.intermediate = any_size(d);
+  } else if (is_vocab_layer(layer)) {
+    static const std::vector<std::string> cuts{"even",       "padded(4)", "padded(3*tp)",  "chunk",
+                                               "replicated", "block(2)",  "padded(2) last"};
+    s.vocab = any_size(d);
+    s.qkv.hidden = any_size(d);
+    s.vocab_cut = d.one_of(cuts);
+  } else if (is_decoder_layer(layer)) {
+    static const std::vector<std::optional<Index>> windows{std::nullopt, 1, 2, 0, -1};
+    s.qkv = {any_size(d), any_size(d), any_size(d), any_size(d),
+             d.one_of(std::vector<Index>{0, 1, 2, -1})};
+    s.intermediate = any_size(d);
+    AttentionShape& a = s.decoder.attention;
+    if (d.flag()) a.rope = RopeSpec{any_size(d)};
+    a.window = d.one_of(windows);
+    if (d.flag()) a.qk_norm = QkNorm::full_width;
+    s.chunk = 3 - d.below(5);
   } else {
     s.in = any_size(d);
     s.out = any_size(d);
@@ -154,8 +230,9 @@ inline void draw_parts(Draws& d, LayerSpec& s) {
       if (k < parts) s.parts.push_back(part);
     }
   }
-  s.bias = d.flag();
-  if (layer != "mlp") s.skip_bias_add = d.flag();
+  s.bias = layer != "embedding" && layer != "norm" && d.flag();
+  if (layer != "mlp" && !is_vocab_layer(layer) && !is_decoder_layer(layer))
+    s.skip_bias_add = d.flag();
   s.gather_output = (layer == "column" || layer == "merged") && d.flag();
   s.reduce_results = layer != "row" || !d.flag();
   return s;

@@ -19,6 +19,8 @@ struct Candidate {
   std::function<std::unique_ptr<Subject>(const LayerSpec&)> make = [](const LayerSpec& s) {
     return make_subject(s);
   };
+  /// Builds a case that is no LayerSpec's: a user's module (properties/module.hpp). Null: `make`.
+  std::function<std::unique_ptr<Subject>(const Case&)> make_case = {};
   std::string fault = {};  ///< for the command that runs a case again; "" for none
 
   /// Shapes that it must get right, and shapes that it must refuse; empty: those of `layer`.
@@ -26,6 +28,12 @@ struct Candidate {
   /// Why it must refuse a shape.
   std::function<std::vector<Reason>(const LayerSpec&)> broken = broken_rules;
 
+  /// @throws LayoutError when the case is illegal
+  [[nodiscard]] std::unique_ptr<Subject> subject(const Case& c) const {
+    return make_case ? make_case(c) : make(c.spec);
+  }
+  /// A user's module has illegal shapes only when it names them.
+  [[nodiscard]] bool has_illegal() const { return illegal || !make_case; }
   [[nodiscard]] rc::Gen<Case> legal_or_own() const { return legal ? legal() : legal_cases(layer); }
   [[nodiscard]] rc::Gen<Case> illegal_or_own() const {
     return illegal ? illegal() : illegal_cases(layer);

@@ -19,7 +19,7 @@ struct PropertyResult {
   // After a failure.
   Case smallest;
   std::string because;
-  std::string command;    ///< `tpsim --tp 2 --layer qkv ...`
+  std::string command;    ///< `tpsim --tp 2 --layer qkv ...`; "" for a user's module
   std::string reproduce;  ///< value for RC_PARAMS that runs the smallest case alone
   int tests = 0, shrinks = 0;
 };
@@ -58,9 +58,12 @@ inline void tag_case(const LayerSpec& s) {
     quoted += std::string("\"$`\\").find(c) == std::string::npos ? c : '.';
   return name + "  FAILED\n  law        " + law.id + "\n  smallest   " + describe(r.smallest) +
          "   (" + std::to_string(r.tests) + " tests, " + std::to_string(r.shrinks) +
-         " shrinks)\n  because    " + r.because + "\n  run again  " + r.command +
-         "\n  or         RC_PARAMS=\"" + r.reproduce + "\" ctest -R \"" + quoted +
-         "\" --output-on-failure\n  seed       " + std::to_string(settings.testParams.seed) + "\n";
+         " shrinks)\n  because    " + r.because +
+         (r.command.empty()
+              ? "\n  run again  RC_PARAMS=\"" + r.reproduce + "\" and the same test"
+              : "\n  run again  " + r.command + "\n  or         RC_PARAMS=\"" + r.reproduce +
+                    "\" ctest -R \"" + quoted + "\" --output-on-failure") +
+         "\n  seed       " + std::to_string(settings.testParams.seed) + "\n";
 }
 
 }  // namespace detail
@@ -79,6 +82,10 @@ inline void tag_case(const LayerSpec& s) {
   const std::string name = property_name(law, candidate);
   out.left_out = !settings.reproduce.empty() && settings.reproduce.count(name) == 0;
   if (out.left_out) return out;
+  if (law.on_illegal && !candidate.has_illegal()) {
+    out.passed = true;
+    return out;
+  }
   const rc::Gen<Case> cases =
       law.on_illegal ? candidate.illegal_or_own() : candidate.legal_or_own();
   const auto holds = [&] {

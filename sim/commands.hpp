@@ -10,6 +10,10 @@ namespace tpsim::cli {
 
 [[nodiscard]] int run_request(const Request& request);
 [[nodiscard]] int run_layer(const LayerRequest& request);
+[[nodiscard]] int run_plan(const PlanRequest& request);
+[[nodiscard]] int run_synth(const SynthRequest& request);
+[[nodiscard]] int run_check(const CheckRequest& request);
+[[nodiscard]] int run_model(const RunRequest& request);
 [[nodiscard]] int run_explain(const std::string& check, const Output& output);
 [[nodiscard]] int run_list(const std::string& what, const Output& output);
 

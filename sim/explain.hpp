@@ -2,6 +2,7 @@
 // What each check means, for people who meet its id in a report.
 #pragma once
 
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -9,6 +10,7 @@ namespace tpsim::cli {
 
 struct CheckText {
   std::string_view id, summary, text;
+  std::string table = {};  ///< lines below the text, as they are; may be empty
 };
 
 /// In the order in which reports list them.

@@ -1,12 +1,8 @@
 // SPDX-License-Identifier: MIT
 // The layer check: verify, shrink what fails, report.
-#include <langinfo.h>
-#include <unistd.h>
 #include <algorithm>
 #include <chrono>
-#include <clocale>
 #include <cstdio>
-#include <cstdlib>
 #include <iterator>
 #include <numeric>
 
@@ -19,10 +15,14 @@
 #include <tpsim/verify/verify.hpp>
 
 #include "sim/commands.hpp"
+#include "sim/cuda_numeric.hpp"
+#include "sim/job.hpp"
+#include "sim/memory.hpp"
 #include "sim/progress.hpp"
 #include "sim/report.hpp"
 #include "sim/specs.hpp"
 #include "sim/subjects.hpp"
+#include "sim/terminal.hpp"
 
 namespace tpsim::cli {
 namespace {
@@ -55,13 +55,45 @@ bool is_large(const LayerRequest& request, const LayerSpec& spec) {
   return !request.readings_chosen && weight_elements(spec) > interactive_elements;
 }
 
-// How engines cut a linear layer of this name, where the layer under check is the other kind.
+// How the plan cuts the linear layer, where the layer under check is the other kind.
 std::string unusual_style(const LayerRequest& request, const LayerSpec& spec) {
   if (spec.layer != "row" && spec.layer != "column") return {};
-  const std::string own = request.module.substr(request.module.rfind('.') + 1);
-  const char* usual = own.ends_with("o_proj") || own.ends_with("down_proj") ? "row" : "column";
-  if (own.empty() || spec.layer == usual) return {};
-  return fmt::format("{} is {} parallel in engines; checked as {}", own, usual, spec.layer);
+  if (request.planned.empty() || spec.layer == request.planned) return {};
+  return fmt::format("{} is {} parallel in engines; checked as {}",
+                     request.module.substr(request.module.rfind('.') + 1), request.planned,
+                     spec.layer);
+}
+
+// What a fault has changed of a decoder's choices.
+void note_decoder_changes(const LayerRequest& request, const LayerSpec& asked,
+                          const LayerSpec& spec, std::vector<std::string>& notes) {
+  const AttentionShape &have = spec.decoder.attention, &was = asked.decoder.attention;
+  const auto needs = [&](bool changed, const std::string& what) {
+    if (changed)
+      notes.push_back(fmt::format("{} needs {}; checked with that", request.fault, what));
+  };
+  needs(have.qk_norm != was.qk_norm, have.qk_norm == QkNorm::none ? "q and k that are not normed"
+                                     : have.qk_norm == QkNorm::per_head
+                                         ? "a norm of each q and k head"
+                                         : "a norm of all heads together");
+  needs(have.window != was.window,
+        have.window ? fmt::format("a window of {}", *have.window) : "no window");
+  needs(have.alibi != was.alibi, have.alibi ? "alibi" : "no alibi");
+  needs(have.sinks != was.sinks, have.sinks ? "sinks" : "no sinks");
+  needs(have.rope != was.rope,
+        have.rope ? fmt::format("{} columns that turn", have.rope->rotary_dim) : "no rope");
+  needs(have.qkv_bias != was.qkv_bias || have.o_bias != was.o_bias ||
+            spec.decoder.mlp_bias != asked.decoder.mlp_bias,
+        "other biases");
+  needs(spec.chunk != asked.chunk,
+        spec.chunk == 0 ? "one prefill" : fmt::format("steps of {} tokens", spec.chunk));
+  needs(spec.tokens != asked.tokens, fmt::format("{} tokens", spec.tokens));
+  needs(spec.decoder.parallel_residual != asked.decoder.parallel_residual,
+        spec.decoder.parallel_residual ? "a parallel residual" : "a sequential residual");
+  needs(spec.decoder.gated != asked.decoder.gated,
+        spec.decoder.gated ? "a gated MLP" : "an MLP without gate");
+  needs(spec.decoder.norm != asked.decoder.norm, "another kind of norm");
+  needs(spec.decoder.activation != asked.decoder.activation, "another activation");
 }
 
 // `spec` is `asked` with what its fault needs.
@@ -70,19 +102,59 @@ std::vector<std::string> notes_of(const LayerRequest& request, const LayerSpec& 
   std::vector<std::string> notes;
   if (std::string style = unusual_style(request, spec); !style.empty())
     notes.push_back(std::move(style));
-  if (spec.qkv.kv_heads != asked.qkv.kv_heads)
-    notes.push_back(
-        fmt::format("{} shows with shared kv heads alone; checked with {} kv heads in place of {}",
-                    request.fault, spec.qkv.kv_heads, asked.qkv.kv_heads));
+  const auto other_size = [&](const char* what, Index have, Index wanted, const char* why) {
+    if (have != wanted)
+      notes.push_back(fmt::format("{} {}; checked with {} {} in place of {}", request.fault, why,
+                                  have, what, wanted));
+  };
+  const bool shares = spec.qkv.kv_heads < spec.tp && spec.tp <= asked.qkv.kv_heads;
+  other_size("kv heads", spec.qkv.kv_heads, asked.qkv.kv_heads,
+             shares ? "shows with shared kv heads alone" : "shows with other kv heads");
+  other_size("rows a head", spec.qkv.head_dim, asked.qkv.head_dim, "shows with other heads");
+  other_size("hidden columns", spec.qkv.hidden, asked.qkv.hidden, "shows at another width");
+  other_size("input columns", spec.in, asked.in, "shows at another width");
+  other_size("output rows", spec.out, asked.out, "shows at another height");
+  other_size("intermediate rows", spec.intermediate, asked.intermediate, "shows at another height");
+  other_size("vocabulary rows", spec.vocab, asked.vocab, "shows at another size");
+  if (spec.vocab_cut != asked.vocab_cut)
+    notes.push_back(fmt::format("{} needs a padded vocabulary; checked with {}", request.fault,
+                                spec.vocab_cut));
+  if (spec.tied != asked.tied)
+    notes.push_back(request.fault + " needs a tied weight; checked with one");
+  for (std::size_t k = 0; k < spec.parts.size(); ++k)
+    other_size((spec.parts[k].name + " rows").c_str(), spec.parts[k].rows, asked.parts[k].rows,
+               "shows at another height");
   if (spec.bias != asked.bias) notes.push_back(request.fault + " needs a bias; checked with one");
+  if (spec.gather_output != asked.gather_output)
+    notes.push_back(request.fault + " needs a gathered output; checked with one");
+  if (spec.input_is_parallel != asked.input_is_parallel)
+    notes.push_back(request.fault + " needs the whole input on every rank; checked with that");
   if (spec.disk != asked.disk)
-    notes.push_back(
-        fmt::format("{} needs a fused tensor; checked with {} on disk", request.fault, spec.disk));
+    notes.push_back(spec.disk.empty()
+                        ? request.fault + " needs a tensor for each part; checked with those"
+                        : fmt::format("{} needs a fused tensor; checked with {} on disk",
+                                      request.fault, spec.disk));
+  note_decoder_changes(request, asked, spec, notes);
   return notes;
 }
 
-bool show_progress(const Output& output) {
-  return isatty(STDERR_FILENO) != 0 && !output.json && !output.quiet;
+// Does a smaller layer fail as well? The static reading is the cheapest; the others see the rest.
+bool fails(const LayerRequest& request, const LayerSpec& spec, VerifyOptions options) {
+  try {
+    const auto subject = subject_of(spec, request.fault);
+    VerifyOptions one = options;
+    one.exact = one.numeric = false;
+    if (!verify(*subject, one).passed()) return true;
+    if (weight_elements(spec) > 1 << 16) return false;
+    one.statics = false;
+    one.exact = options.exact;
+    if (one.exact && !verify(*subject, one).passed()) return true;
+    one.exact = false;
+    one.numeric = options.numeric;
+    return one.numeric && !verify(*subject, one).passed();
+  } catch (const LayoutError&) {
+    return false;  // a layout on disk that has numbers in it fits no other size
+  }
 }
 
 LayerResult check_layer(const LayerRequest& request, const LayerSpec& asked) {
@@ -93,56 +165,42 @@ LayerResult check_layer(const LayerRequest& request, const LayerSpec& asked) {
   LayerResult result;
   result.spec = spec;
   result.notes = notes_of(request, asked, spec);
+  if (std::string note = note_on_ranks(request); !note.empty())
+    result.notes.push_back(std::move(note));
   const bool large = is_large(request, spec);
   VerifyOptions options{request.statics,
                         request.exact && !large,
                         request.numeric && !large,
                         request.dtype,
                         request.seed,
-                        {}};
+                        {},
+                        request.all_reduce,
+                        Weakening::none,
+                        request.world};
+  const std::unique_ptr<NumericEngine> engine = engine_of(request.backend);
+  options.engine = engine.get();
   result.report = verify(*subject_of(spec, request.fault), options);
   if (large) {
     result.report.checks.push_back(too_large("exact", Reading::exact));
     result.report.checks.push_back(too_large("rounding", Reading::numeric));
   }
-  if (!result.report.passed() && request.weights.empty() && !request.toy) {
-    // The static reading is the cheapest; the exact one sees the rest.
-    const auto fails = [&](const LayerSpec& s) {
-      const auto subject = subject_of(s, request.fault);
-      VerifyOptions cheap;
-      cheap.numeric = cheap.exact = false;
-      if (!verify(*subject, cheap).passed()) return true;
-      if (weight_elements(s) > 1 << 16) return false;
-      cheap.exact = true;
-      return !verify(*subject, cheap).passed();
+  options.world = nullptr;  // the search for a smaller case is this process's own
+  if (request.reports() && !result.report.passed() && request.weights.empty() && !request.toy) {
+    const Shrunk smallest =
+        shrink(spec, [&](const LayerSpec& s) { return fails(request, s, options); });
+    result.smallest_spec = with_parts_of_fault(smallest.spec, request.fault);
+    result.smallest = replay_command(result.smallest_spec, request.fault, request.seed);
+    const auto add = [&](const char* option, std::string_view value) {
+      result.smallest.insert(result.smallest.end(), {option, std::string(value)});
     };
-    if (fails(spec)) {
-      const Shrunk smallest = shrink(spec, fails);
-      result.smallest_spec = smallest.spec;
-      result.smallest = replay_command(smallest.spec, request.fault, request.seed);
-      result.tests = smallest.tests;
-      result.shrinks = smallest.shrinks;
-    }
+    if (request.dtype != DType::f32) add("--dtype", name(request.dtype));
+    if (request.all_reduce != ReduceOrder::rank) add("--all-reduce", name(request.all_reduce));
+    if (request.backend != "eigen") add("--backend", request.backend);
+    result.tests = smallest.tests;
+    result.shrinks = smallest.shrinks;
   }
   result.elapsed_s = seconds_since(start);
   return result;
-}
-
-bool use_color(const Output& output) {
-  if (output.color != Color::automatic) return output.color == Color::always;
-  const auto set = [](const char* name) {
-    const char* value = std::getenv(name);
-    return value != nullptr && *value != '\0';
-  };
-  if (set("NO_COLOR")) return false;
-  if (set("CLICOLOR_FORCE") && std::string(std::getenv("CLICOLOR_FORCE")) != "0") return true;
-  const char* term = std::getenv("TERM");
-  return isatty(STDOUT_FILENO) != 0 && !(term != nullptr && std::string(term) == "dumb");
-}
-
-bool use_utf8() {
-  std::setlocale(LC_CTYPE, "");
-  return std::string(nl_langinfo(CODESET)) == "UTF-8";
 }
 
 // An illegal tp is refused before anything runs; of --layer all, with each layer that refuses it.
@@ -172,26 +230,16 @@ void require_legal_layers(const LayerRequest& request) {
   for (const LayerSpec& spec : request.specs) (void)subject_of(spec, request.fault);
 }
 
-// Sizes that this machine cannot hold are refused before memory is asked for.
-void require_memory(const LayerRequest& request, const LayerSpec& spec) {
+void require_memory_for(const LayerRequest& request, const LayerSpec& spec) {
   if (is_large(request, spec) || !(request.exact || request.numeric)) return;
-  const std::unique_ptr<Subject> subject = subject_of(spec, "");
-  double activations = 0, output = 0;
-  for (const DeclaredOutput& o : subject->outputs)
-    for (const Runs& columns : o.columns) output += static_cast<double>(columns.size());
-  activations = static_cast<double>(spec.tokens) *
-                (static_cast<double>(subject->input_width) * (spec.tp + 1) + output);
-  // 8 bytes a field element or double; float weights, whole and as shards.
-  const double bytes =
-      8 * activations + (request.numeric ? 8.0 * static_cast<double>(weight_elements(spec)) : 0);
-  const double memory =
-      static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
-  if (bytes <= memory) return;
-  constexpr double gib = 1024.0 * 1024.0 * 1024.0;
-  throw UsageError(fmt::format("layer {} needs about {:.0f} GiB for its numbers, this machine has "
-                               "{:.0f} GiB",
-                               spec.layer, bytes / gib, memory / gib),
-                   "use smaller sizes or fewer tokens, or --reading static");
+  const bool attends = spec.layer == "attention" || spec.layer == "decoder";
+  const double inside =
+      attends ? columns_inside(spec.qkv, spec.layer == "decoder" ? spec.intermediate : 0) : 0;
+  double bytes = activation_bytes(*subject_of(spec, ""), spec.tokens, spec.tp, inside);
+  if (request.numeric && !request.weights.empty())
+    bytes += bytes_of_kept_weight * static_cast<double>(weight_elements(spec));
+  require_memory(bytes, fmt::format("layer {} needs", spec.layer), "for its numbers",
+                 "use smaller sizes or fewer tokens, or --reading static");
 }
 
 }  // namespace
@@ -201,8 +249,12 @@ std::vector<std::string> readings_that_find(const Fault& fault) {
   spec.layer = fault.layers.front();
   spec.tp = 4, spec.tokens = 2;
   spec.qkv = {4, 2, 8, 2, 0};
-  spec.intermediate = 8, spec.parts = gate_up_parts(spec);
-  spec.in = 8, spec.out = 8;
+  spec.intermediate = 8, spec.parts = gate_up(spec.intermediate);
+  spec.in = 8, spec.out = 8, spec.vocab = 12;
+  if (is_decoder_layer(spec.layer)) {
+    spec.tokens = 6;
+    spec.decoder.attention.rope.emplace().rotary_dim = spec.qkv.head_dim;
+  }
   const auto subject = subject_of(spec, fault.name);
   std::vector<std::string> readings;
   for (const Reading reading : {Reading::statics, Reading::exact, Reading::numeric}) {
@@ -218,9 +270,9 @@ std::vector<std::string> readings_that_find(const Fault& fault) {
 int run_layer(const LayerRequest& request) {
   const auto start = Clock::now();
   require_legal_layers(request);
-  for (const LayerSpec& spec : request.specs) require_memory(request, spec);
+  for (const LayerSpec& spec : request.specs) require_memory_for(request, spec);
   for (const std::string& path : {request.output.html, request.output.junit})
-    if (!path.empty()) require_writable(path);
+    if (!path.empty() && request.reports()) require_writable(path);
 
   std::vector<LayerResult> results;
   bool passed = true;
@@ -228,21 +280,20 @@ int run_layer(const LayerRequest& request) {
   for (const LayerSpec& spec : request.specs) {
     results.push_back(check_layer(request, spec));
     passed = passed && results.back().report.passed();
-    if (request.output.json) continue;
+    if (!request.reports() || request.output.json) continue;
     if (request.toy && !request.output.quiet) print_toy(spec, request.fault);
     std::fputs(text_report(request, results.back(), color, utf8).c_str(), stdout);
     if (&spec != &request.specs.back() && !request.output.quiet) std::fputs("\n", stdout);
     std::fflush(stdout);
   }
+  if (!request.reports()) return 0;  // the exit status is the root's
   // Files first: where one cannot be written, the JSON on stdout is the error alone.
   if (!request.output.html.empty()) write_file(request.output.html, html_report(request, results));
   if (!request.output.junit.empty())
     write_file(request.output.junit, junit_report(request, results));
   if (request.output.json)
     std::fputs((json_report(request, results, seconds_since(start)) + "\n").c_str(), stdout);
-  if (const char* actions = std::getenv("GITHUB_ACTIONS");
-      actions != nullptr && std::string(actions) == "true" && !request.output.json)
-    std::fputs(github_annotations(results).c_str(), stdout);
+  annotate(request.output, results);
   return passed ? 0 : 1;
 }
 

@@ -33,12 +33,24 @@ std::vector<Entry> entries(const std::string& what) {
             "several column-parallel parts with one input, each cut by itself (gate and up)"},
            {"qkv", "query, key and value cut by head; kv heads shared when tp exceeds them"},
            {"replicated", "whole on every rank"},
-           {"mlp", "gated MLP: merged column, silu, row; one all_reduce"}};
+           {"mlp", "gated MLP: merged column, silu, row; one all_reduce"},
+           {"embedding", "token ids to rows of a table cut over the vocabulary; one all_reduce"},
+           {"lm_head", "logits, rows cut over the vocabulary; one gather, without the padding"},
+           {"norm",
+            "RMSNorm or LayerNorm, whole on every rank; with --qk-norm full one over all query "
+            "heads, whose squares are summed by one all_reduce"},
+           {"attention",
+            "qkv, rotary positions, cache and attention by head, row; one all_reduce, and one "
+            "more for each norm over all heads"},
+           {"decoder",
+            "norm, attention, norm and mlp round the residual stream; two all_reduces, or one "
+            "(--parallel-residual)"}};
   } else if (what == "models") {
     for (const ModelShape& m : models())
       out.push_back(
-          {m.name, fmt::format("hidden {}, heads {}, kv {}, head dim {}, intermediate {}", m.hidden,
-                               m.heads, m.kv_heads, m.head_dim, m.intermediate)});
+          {m.name,
+           fmt::format("hidden {}, heads {}, kv {}, head dim {}, intermediate {}, vocab {}",
+                       m.hidden, m.heads, m.kv_heads, m.head_dim, m.intermediate, m.vocab)});
   } else if (what == "checks") {
     for (const CheckText& c : check_texts())
       out.push_back({std::string(c.id), std::string(c.summary)});
@@ -103,13 +115,15 @@ int run_explain(const std::string& check, const Output& output) {
     if (c.id != check) continue;
     if (output.json) {
       Json j = answer("explain");
-      j["id"] = c.id, j["summary"] = c.summary, j["text"] = c.text;
+      j["id"] = c.id, j["summary"] = c.summary;
+      j["text"] = std::string(c.text) + (c.table.empty() ? "" : "\n\n" + c.table);
       print_json(j);
       return 0;
     }
     std::fputs(
         fmt::format("{}: {}\n\n{}\n", c.id, c.summary, wrapped(std::string(c.text), 0, 0)).c_str(),
         stdout);
+    if (!c.table.empty()) std::fputs(("\n" + c.table).c_str(), stdout);
     return 0;
   }
   const std::string near = nearest(check, ids);
@@ -146,6 +160,14 @@ int run_request(const Request& request) {
       return run_list(request.topic, request.output);
     case Request::Kind::explain:
       return run_explain(request.topic, request.output);
+    case Request::Kind::check:
+      return run_check(request.check);
+    case Request::Kind::plan:
+      return run_plan(request.plan);
+    case Request::Kind::synth:
+      return run_synth(request.synth);
+    case Request::Kind::run:
+      return run_model(request.run);
     case Request::Kind::layer:
       break;
   }

@@ -6,30 +6,50 @@
 #include <vector>
 
 #include "sim/commands.hpp"
+#include "sim/job.hpp"
 #include "sim/report.hpp"
 #include "sim/request.hpp"
+#include "sim/reuse_memory.hpp"
 
 namespace {
 
 // 0 verified, 1 a check found a fault, 2 cannot ask, 3 bug in tpsim
-int run(const std::vector<std::string>& arguments) {
+int run(const std::vector<std::string>& arguments, const tpsim::cli::Job& job,
+        std::string& trouble) {
   using namespace tpsim::cli;
   const bool json = wants_json(arguments);
+  const auto report = [&](bool as_json, const std::string& message,
+                          const std::vector<tpsim::Violation>& violations,
+                          const std::string& hint) {
+    if (job.reports())
+      print_error(as_json, message, violations, hint);
+    else
+      trouble = message;
+  };
   try {
-    const int status = run_request(parse_command_line(arguments));
+    const int status = run_request(parse_command_line(arguments, job.world()));
     if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return status;
-    print_error(false, "cannot write the report to stdout", {}, "is the disk full?");
+    report(false, "cannot write the report to stdout", {}, "is the disk full?");
   } catch (const UsageError& e) {
-    print_error(json, e.what(), {}, e.hint());
+    report(json, e.what(), {}, e.hint());
   } catch (const tpsim::LayoutError& e) {
-    print_error(json, e.subject(), e.violations(), e.hint());
+    report(json, e.subject(), e.violations(), e.hint());
   } catch (const std::bad_alloc&) {
-    print_error(json, "not enough memory for these sizes", {},
-                "use smaller sizes, or --reading static");
+    report(json, "not enough memory for these sizes", {}, "use smaller sizes, or --reading static");
   } catch (const std::exception& e) {
-    print_error(json, std::string("bug in tpsim: ") + e.what(), {},
-                "please report it, with the command line");
+    const auto* remote = dynamic_cast<const tpsim::RemoteError*>(&e);
+    if (remote != nullptr && remote->type().empty()) {  // that process could not be asked
+      report(json, e.what(), {}, "");
+      return 2;
+    }
+    report(json, std::string("bug in tpsim: ") + e.what(), {},
+           "please report it, with the command line");
     return 3;
+  } catch (...) {
+    int status = 3;
+    if (!Job::is_end(std::current_exception(), status))
+      report(json, "bug in tpsim: an unknown exception", {}, "");
+    return status;
   }
   return 2;
 }
@@ -38,7 +58,12 @@ int run(const std::vector<std::string>& arguments) {
 
 int main(int argc, char** argv) {
   try {
-    return run({argv + 1, argv + argc});
+    tpsim::cli::reuse_memory();
+    const std::vector<std::string> arguments(argv + 1, argv + argc);
+    const tpsim::cli::Job job(arguments);
+    std::string trouble;
+    const int status = run(arguments, job, trouble);
+    return job.finish(status, trouble);
   } catch (...) {
     std::fputs("error: bug in tpsim: an unknown exception\n", stderr);
   }

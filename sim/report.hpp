@@ -18,8 +18,9 @@ struct LayerResult {
   double elapsed_s = 0;
   std::vector<std::string> smallest;  ///< command that repeats the smallest failing case; or empty
   LayerSpec smallest_spec;
-  int tests = 0, shrinks = 0;      ///< of the search for it
-  std::vector<std::string> notes;  ///< what a reader might not expect, a line each
+  int tests = 0, shrinks = 0;             ///< of the search for it
+  std::vector<std::string> notes;         ///< what a reader might not expect, a line each
+  std::vector<std::string> command = {};  ///< that asked for it; empty: the check of the layer
 };
 
 /// For a fault that no check saw: "the fault NAME changes nothing at this shape"; empty otherwise.
@@ -37,6 +38,8 @@ struct LayerResult {
                                        const std::vector<LayerResult>& results);
 /// GitHub workflow commands, one for each failed layer.
 [[nodiscard]] std::string github_annotations(const std::vector<LayerResult>& results);
+/// A Markdown table with a row for each layer and tp.
+[[nodiscard]] std::string github_summary(const std::vector<LayerResult>& results);
 
 /// `error:` and `hint:` on stderr, or with `json` one object on stdout.
 void print_error(bool json, const std::string& message, const std::vector<Violation>& violations,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Reports for browsers and CI: HTML, JUnit XML, GitHub workflow commands.
+// Reports for browsers and CI: HTML, JUnit XML.
 #include <unistd.h>
 #include <cerrno>
 #include <cstdio>
@@ -48,16 +48,6 @@ std::string findings_text(const CheckResult& c) {
   return out;
 }
 
-// GitHub's workflow commands read %, CR, LF, and in properties : and , as syntax.
-std::string workflow_text(const std::string& text, bool property) {
-  std::string out;
-  for (const char c : text) {
-    const bool special = c == '%' || c == '\r' || c == '\n' || (property && (c == ':' || c == ','));
-    out += special ? fmt::format("%{:02X}", static_cast<unsigned char>(c)) : std::string(1, c);
-  }
-  return out;
-}
-
 }  // namespace
 
 std::string html_report(const LayerRequest& request, const std::vector<LayerResult>& results) {
@@ -72,10 +62,12 @@ std::string html_report(const LayerRequest& request, const std::vector<LayerResu
       TPSIM_VERSION);
   for (const LayerResult& result : results) {
     const Report& report = result.report;
-    out +=
-        fmt::format("<h2>layer {}, tp {}{}</h2>\n<p><code>{}</code></p>\n", escaped(report.subject),
-                    report.tp, request.fault.empty() ? "" : ", fault " + escaped(request.fault),
-                    escaped(shell_line(replay_command(result.spec, request.fault, request.seed))));
+    out += fmt::format(
+        "<h2>layer {}, tp {}{}</h2>\n<p><code>{}</code></p>\n", escaped(report.subject), report.tp,
+        request.fault.empty() ? "" : ", fault " + escaped(request.fault),
+        escaped(shell_line(result.command.empty()
+                               ? replay_command(result.spec, request.fault, request.seed)
+                               : result.command)));
     for (const std::string& note : result.notes) out += "<p>note: " + escaped(note) + "</p>\n";
     for (const TensorReport& t : report.tensors) {
       out += fmt::format("<h3>{} {}</h3>\n<table><tr>", escaped(t.name), t.full_shape.str());
@@ -134,21 +126,6 @@ std::string junit_report(const LayerRequest& /*request*/, const std::vector<Laye
     out += "  </testsuite>\n";
   }
   return out + "</testsuites>\n";
-}
-
-std::string github_annotations(const std::vector<LayerResult>& results) {
-  std::string out;
-  for (const LayerResult& result : results)
-    for (const CheckResult& c : result.report.checks)
-      if (c.result == Outcome::fail) {
-        out += fmt::format(
-            "::error title={}::{}\n",
-            workflow_text(fmt::format("{} tp {} {}", result.report.subject, result.report.tp, c.id),
-                          true),
-            workflow_text(c.findings.empty() ? c.message : c.findings.front().message, false));
-        break;
-      }
-  return out;
 }
 
 namespace {

@@ -5,10 +5,13 @@
 
 #include <nlohmann/json.hpp>
 
+#include <tpsim/verify/decoder_words.hpp>
 #include <tpsim/verify/replay.hpp>
 #include <tpsim/version.hpp>
 
+#include "sim/cuda_numeric.hpp"
 #include "sim/report.hpp"
+#include "sim/report_checks.hpp"
 #include "sim/text.hpp"
 
 namespace tpsim::cli {
@@ -29,9 +32,33 @@ void append_how(Json& j, const LayerRequest& r) {
   if (r.exact) j["reading"].push_back("exact");
   if (r.numeric) j["reading"].push_back("numeric");
   j["dtype"] = name(r.dtype);
+  j["all_reduce"] = name(r.all_reduce);
   j["seed"] = r.seed;
   j["backend"] = r.backend;
+  if (r.backend == "cuda") j["device"] = cuda_device();
   j["comm"] = r.comm;
+}
+
+// The sizes and choices of a norm, attention or decoder layer.
+void append_decoder(Json& j, const LayerSpec& s) {
+  const DecoderShape d = decoder_shape(s);
+  const AttentionShape& a = d.attention;
+  const bool heads = s.layer != "norm" || a.qk_norm == QkNorm::full_width;
+  if (heads)
+    j["heads"] = s.qkv.heads, j["kv_heads"] = s.qkv.kv_heads, j["head_dim"] = s.qkv.head_dim;
+  if (s.layer != "norm") j["v_head_dim"] = s.qkv.v_head();
+  if (s.layer != "norm" || !heads) j["hidden"] = s.qkv.hidden;
+  if (s.layer == "decoder") j["intermediate"] = s.intermediate;
+  j["qk_norm"] = name(a.qk_norm);
+  if (s.layer == "decoder" || !heads) j["norm"] = name(d.norm);
+  if (s.layer == "norm") return;
+  j["rotary_dim"] = a.rope ? Json(a.rope->rotary_dim) : Json(nullptr);
+  j["window"] = a.window ? Json(*a.window) : Json(nullptr);
+  j["alibi"] = a.alibi, j["sinks"] = a.sinks, j["chunk"] = s.chunk;
+  j["qkv_bias"] = a.qkv_bias, j["o_bias"] = a.o_bias;
+  if (s.layer == "attention") return;
+  j["mlp_bias"] = d.mlp_bias, j["plain_mlp"] = !d.gated;
+  j["activation"] = name(d.activation), j["parallel_residual"] = d.parallel_residual;
 }
 
 Json spec_json(const LayerRequest& r, const LayerSpec& s) {
@@ -45,6 +72,11 @@ Json spec_json(const LayerRequest& r, const LayerSpec& s) {
     j["v_head_dim"] = s.qkv.v_head(), j["hidden"] = s.qkv.hidden;
   } else if (s.layer == "mlp") {
     j["hidden"] = s.qkv.hidden, j["intermediate"] = s.intermediate;
+  } else if (is_decoder_layer(s.layer)) {
+    append_decoder(j, s);
+  } else if (is_vocab_layer(s.layer)) {
+    j["vocab"] = s.vocab, j["hidden"] = s.qkv.hidden, j["vocab_cut"] = s.vocab_cut;
+    j["tied"] = s.tied, j["argmax"] = s.argmax, j["last_token"] = s.last_token;
   } else if (s.layer == "merged") {
     j["in"] = s.in;
     j["parts"] = Json::array();
@@ -92,9 +124,11 @@ Json tensors_json(const Report& report) {
   return all;
 }
 
-Json checks_json(const Report& report) {
+}  // namespace
+
+Json checks_json(const std::string& subject, const std::vector<CheckResult>& checks) {
   Json all = Json::array();
-  for (const CheckResult& c : report.checks) {
+  for (const CheckResult& c : checks) {
     Json findings = Json::array();
     for (const Finding& f : c.findings)
       findings.push_back({{"rank", f.rank < 0 ? Json(nullptr) : Json(f.rank)},
@@ -106,18 +140,26 @@ Json checks_json(const Report& report) {
                {"reading", name(c.reading)},
                {"result", name(c.result)},
                {"compared", c.compared},
-               {"subject", report.subject},
+               {"subject", subject},
                {"message", c.message},
                {"findings", std::move(findings)}};
     if (c.seeds) check["seeds"] = *c.seeds;
     if (c.log2_miss) check["log2_miss"] = finite(*c.log2_miss);
     if (c.largest_ratio)
       check["largest_ratio"] = finite(*c.largest_ratio), check["largest_at"] = c.largest_at;
+    if (const auto& at = c.largest_place)
+      check["largest_place"] = {{"rank", at->rank},
+                                {"tensor", at->tensor},
+                                {"head", at->head ? Json(*at->head) : Json(nullptr)},
+                                {"token", at->token},
+                                {"column", at->column}};
     if (c.detection_floor) check["detection_floor"] = finite(*c.detection_floor);
     all.push_back(std::move(check));
   }
   return all;
 }
+
+namespace {
 
 Json body_json(const LayerRequest& request, const LayerResult& result) {
   const Report& report = result.report;
@@ -135,7 +177,7 @@ Json body_json(const LayerRequest& request, const LayerResult& result) {
   const Cost& cost = report.cost;
   return {{"tensors", tensors_json(report)},
           {"collectives", std::move(collectives)},
-          {"checks", checks_json(report)},
+          {"checks", checks_json(report.subject, report.checks)},
           {"cost",
            {{"weight_bytes_per_rank", cost.weight_bytes},
             {"kv_bytes_per_token_per_rank", cost.kv_bytes_per_token},
@@ -147,7 +189,9 @@ Json body_json(const LayerRequest& request, const LayerResult& result) {
 }
 
 Json counterexample(const LayerRequest& request, const LayerResult& result) {
-  return {{"request", spec_json(request, result.smallest_spec)}, {"command", result.smallest}};
+  Json smallest = spec_json(request, result.smallest_spec);
+  smallest["comm"] = "virtual";  // where it was found
+  return {{"request", std::move(smallest)}, {"command", result.smallest}};
 }
 
 // Text from files may be any bytes; invalid UTF-8 is replaced instead of thrown at.

@@ -9,18 +9,14 @@
 #include <tpsim/verify/replay.hpp>
 #include <tpsim/version.hpp>
 
+#include "sim/cuda_numeric.hpp"
 #include "sim/report.hpp"
+#include "sim/terminal.hpp"
 #include "sim/text.hpp"
 
 namespace tpsim::cli {
 namespace {
 
-std::string binary_size(double bytes) {
-  const char* const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-  int unit = 0;
-  while (bytes >= 1024 && unit < 4) bytes /= 1024, ++unit;
-  return unit == 0 ? fmt::format("{:.0f} B", bytes) : fmt::format("{:.1f} {}", bytes, units[unit]);
-}
 std::string decimal_flop(double flop) {
   const char* const units[] = {"FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP", "PFLOP"};
   int unit = 0;
@@ -83,11 +79,12 @@ std::string check_rows(const CheckResult& c, bool verbose, const std::string& ve
       out += fmt::format("{}and {} more (--verbose lists all)\n", blanks, c.findings.size() - 1);
   }
   if (verbose && c.largest_ratio)
-    out += fmt::format("{0:{1}}{2}\n", "", indent,
-                       wrapped(fmt::format("largest at {}; sees faults above {:.2g} of the "
-                                           "output's size",
-                                           c.largest_at, c.detection_floor.value_or(0)),
-                               indent, indent));
+    out += fmt::format(
+        "{0:{1}}{2}\n", "", indent,
+        wrapped(fmt::format("largest at {}; sees any change above {:.2g} of the "
+                            "output's size",
+                            c.largest_at, (1 + *c.largest_ratio) * c.detection_floor.value_or(0)),
+                indent, indent));
   return out;
 }
 
@@ -102,6 +99,11 @@ std::string title(const LayerRequest& request, const LayerResult& result) {
     fields.push_back("model " + request.model);
   fields.push_back(fmt::format("tokens {}", result.spec.tokens));
   fields.push_back(fmt::format("dtype {}", name(request.dtype)));
+  if (request.all_reduce != ReduceOrder::rank)
+    fields.push_back(fmt::format("all-reduce {}", name(request.all_reduce)));
+  if (request.world != nullptr) fields.push_back("comm " + request.comm);
+  if (request.backend != "eigen")
+    fields.push_back(fmt::format("backend {}{}", request.backend, on_device_text(request.backend)));
   fields.push_back(fmt::format("seed {}", request.seed));
   std::string out, line;
   for (const std::string& field : fields) {
@@ -119,11 +121,32 @@ std::string title(const LayerRequest& request, const LayerResult& result) {
 std::string tensor_rows(const TensorReport& t, bool utf8, bool verbose) {
   if (t.full_shape.rank() == 1 && !verbose)
     return fmt::format("{} {}, {}\n\n", t.name, t.full_shape.str(),
-                       !t.tp_dim ? "whole on every rank" : "cut like the rows of its weight");
+                       !t.tp_dim                    ? "whole on every rank"
+                       : t.name.ends_with("weight") ? "cut by head"
+                                                    : "cut like the rows of its weight");
   return fmt::format(
       "{} {}, {}\n{}      {}\n\n", t.name, t.full_shape.str(), how_cut(t),
       shard_table(t, utf8, verbose),
       wrapped(fmt::format("{} of {}", t.tp_dim == 1 ? "columns" : "rows", sources(t)), 6, 6));
+}
+
+// Equal ones, of several layers or steps, are told once.
+std::string collective_rows(const Report& report) {
+  std::vector<std::pair<std::string, int>> told;
+  for (const CollectiveReport& c : report.collectives) {
+    const std::string text =
+        fmt::format("{} {} {} in group {} at {}", c.op, c.shape.str(), c.dtype, c.group, c.at);
+    const auto it = std::find_if(told.begin(), told.end(),
+                                 [&](const auto& earlier) { return earlier.first == text; });
+    if (it == told.end())
+      told.emplace_back(text, 1);
+    else
+      ++it->second;
+  }
+  std::string out;
+  for (const auto& [text, times] : told)
+    out += wrapped(times == 1 ? text : fmt::format("{} times {}", times, text), 0, 10) + "\n";
+  return out;
 }
 
 std::string cost_rows(const Report& report) {
@@ -141,17 +164,13 @@ std::string cost_rows(const Report& report) {
       out += fmt::format("          kv cache {} a token\n",
                          binary_size(static_cast<double>(cost.kv_bytes_per_token[0])));
   }
-  for (const CollectiveReport& c : report.collectives)
-    out += wrapped(fmt::format("{} {} {} in group {} at {}", c.op, c.shape.str(), c.dtype, c.group,
-                               c.at),
-                   0, 10) +
-           "\n";
-  return out;
+  return out + collective_rows(report);
 }
 
-// The checks that apply to every layer: without one, less was verified than was asked for.
-bool missed_when_skipped(const CheckResult& c) {
-  return c.id == "exact" || c.id == "integer" || c.id == "rounding";
+// The checks that apply to every layer, `integer` to all that have a linear part: without one, less
+// was verified than was asked for.
+bool missed_when_skipped(const Report& report, const CheckResult& c) {
+  return c.id == "exact" || (c.id == "integer" && report.subject != "norm") || c.id == "rounding";
 }
 
 std::string verdict_of(const LayerResult& result) {
@@ -159,7 +178,7 @@ std::string verdict_of(const LayerResult& result) {
   for (const CheckResult& c : result.report.checks) {
     passed += c.result == Outcome::pass ? 1 : 0;
     failed += c.result == Outcome::fail ? 1 : 0;
-    skipped += c.result == Outcome::skip && missed_when_skipped(c) ? 1 : 0;
+    skipped += c.result == Outcome::skip && missed_when_skipped(result.report, c) ? 1 : 0;
   }
   std::string out = failed > 0 ? fmt::format("{} of {} checks failed", failed, failed + passed)
                                : fmt::format("{} check{} passed", passed, passed == 1 ? "" : "s");
@@ -201,9 +220,7 @@ std::string text_report(const LayerRequest& request, const LayerResult& result, 
                         bool utf8) {
   const Report& report = result.report;
   const bool verbose = request.output.verbose;
-  const auto paint = [&](const char* code, const std::string& text) {
-    return color ? fmt::format("\033[{}m{}\033[0m", code, text) : text;
-  };
+  const Paint paint{color};
   const bool failed = !report.passed();
   const std::string verdict = verdict_of(result), unseen = unseen_fault(request, report);
   if (request.output.quiet)
@@ -216,18 +233,18 @@ std::string text_report(const LayerRequest& request, const LayerResult& result, 
   for (const TensorReport& t : report.tensors) out += tensor_rows(t, utf8, verbose);
   const CheckResult* first_failed = nullptr;
   for (const CheckResult& c : report.checks) {
-    if (c.result == Outcome::skip && !verbose && !missed_when_skipped(c)) continue;
+    if (c.result == Outcome::skip && !verbose && !missed_when_skipped(report, c)) continue;
     out += check_rows(c, verbose,
-                      c.result == Outcome::pass   ? paint("32", "ok   ")
-                      : c.result == Outcome::fail ? paint("31;1", "FAIL ")
-                                                  : paint("33", "skip "));
+                      paint.as(c.result, c.result == Outcome::pass   ? "ok   "
+                                         : c.result == Outcome::fail ? "FAIL "
+                                                                     : "skip "));
     if (c.result == Outcome::fail && first_failed == nullptr) first_failed = &c;
   }
   if (const Finding* finding = explained(report)) {
     out += wrapped("cause: " + finding->cause, 0, 7) + "\n";
     if (!finding->repair.empty()) out += wrapped("repair: " + finding->repair, 0, 8) + "\n";
   }
-  out += "\n" + cost_rows(report) + paint(failed ? "31;1" : "32", verdict) + "\n";
+  out += "\n" + cost_rows(report) + (failed ? paint.fail(verdict) : paint.pass(verdict)) + "\n";
   if (!unseen.empty()) out += wrapped(unseen, 0, 0) + "\n";
   if (!result.smallest.empty())
     out += fmt::format("\nsmallest failing case ({} tests, {} shrinks)\n    {}\n", result.tests,

@@ -19,11 +19,31 @@ std::shared_ptr<const Values> filled_rows(const std::vector<float>& row_values, 
   return std::make_shared<MemoryValues>(Shape(static_cast<Index>(row_values.size()), cols),
                                         std::move(numbers));
 }
+// A vector.
+std::shared_ptr<const Values> vector_of(const std::vector<float>& numbers) {
+  return std::make_shared<MemoryValues>(Shape(static_cast<Index>(numbers.size())), numbers);
+}
 // Heads of two rows each.
 std::shared_ptr<const Values> filled_heads(const std::vector<float>& head_values, Index cols) {
   std::vector<float> rows;
   for (const float v : head_values) rows.insert(rows.end(), 2, v);
   return filled_rows(rows, cols);
+}
+
+}  // namespace
+
+namespace {
+
+// Two query heads read each of two kv heads; the values of a head are its number, so that what
+// attention mixes stays as it is and each rank's share of the sum can be read off.
+void fill_toy_attention(LayerSpec& s, const std::string& prefix) {
+  s.tokens = 3;
+  s.qkv = {2, 2, 4, 2, 0};
+  s.decoder.attention.rope.emplace().rotary_dim = 2;
+  s.values[prefix + "q_proj.weight"] = filled_heads({0, 1, 2, 3}, 2);
+  s.values[prefix + "k_proj.weight"] = filled_heads({1, -1}, 2);
+  s.values[prefix + "v_proj.weight"] = filled_heads({10, 20}, 2);
+  s.values[prefix + "o_proj.weight"] = filled_rows({1, 2}, 8);
 }
 
 }  // namespace
@@ -54,6 +74,23 @@ LayerSpec toy_spec(const std::string& layer) {
     s.values["gate_proj.weight"] = filled_rows({1, 1, 1, 1}, 3);
     s.values["up_proj.weight"] = filled_rows({2, 2, 2, 2}, 3);
     s.values["down_proj.weight"] = filled_rows({1, 2, 3}, 4);
+  } else if (layer == "norm") {
+    s.tokens = 2, s.qkv = {4, 2, 2, 2, 0};
+    s.values["weight"] = vector_of({1, 2, 3, 4});
+  } else if (layer == "attention") {
+    fill_toy_attention(s, "");
+  } else if (layer == "decoder") {
+    fill_toy_attention(s, "self_attn.");
+    s.intermediate = 4;
+    s.values["input_layernorm.weight"] = vector_of({1, 2});
+    s.values["post_attention_layernorm.weight"] = vector_of({1, 1});
+    s.values["mlp.gate_proj.weight"] = filled_rows({1, 1, 1, 1}, 2);
+    s.values["mlp.up_proj.weight"] = filled_rows({2, 2, 2, 2}, 2);
+    s.values["mlp.down_proj.weight"] = filled_rows({1, 2}, 4);
+  } else if (is_vocab_layer(layer)) {
+    s.tokens = 3, s.vocab = 5, s.qkv.hidden = 2, s.vocab_cut = "padded(2*tp)";
+    s.values[layer == "embedding" ? "embed_tokens.weight" : "lm_head.weight"] =
+        filled_rows({-1, -2, -3, -4, -5}, 2);
   } else {
     s.in = 3, s.out = 2;
     s.values["weight"] = filled_rows({1, 2}, 3);
@@ -66,10 +103,32 @@ void fill_plain_sizes(LayerSpec& s) {
   s.out = s.layer == "column" ? s.intermediate : s.qkv.hidden;
 }
 
-void fill_from_checkpoint(LayerSpec& s, const std::string& directory, const std::string& module) {
+namespace {
+
+// The embedding's table, or the head's weight: of a tied head that is the table.
+void fill_vocabulary(LayerSpec& s, const LinearWeights& w) {
+  const bool table = w.name == "embed_tokens";
+  if (!table && (w.name != "lm_head" || s.layer == "embedding"))
+    throw UsageError(fmt::format("module {} is not a {} layer", w.name, s.layer),
+                     s.layer == "embedding" ? "use --module model.embed_tokens"
+                                            : "use --module lm_head, or the table of a tied one");
+  s.tied = table && s.layer == "lm_head";
+  s.vocab = w.weight.shape.rows();
+  s.qkv.hidden = w.weight.shape.cols();
+  s.values[w.name + ".weight"] = w.weight.values;
+  if (w.bias) s.values[w.name + ".bias"] = w.bias->values;
+  s.bias = w.bias.has_value();
+}
+
+}  // namespace
+
+std::string fill_from_checkpoint(LayerSpec& s, const std::string& directory,
+                                 const std::string& module) {
   const Checkpoint checkpoint(directory);
   const ModuleWeights weights = read_module(checkpoint, module);
-  const ModelConfig& config = checkpoint.config();
+  const DecoderShape& layer = checkpoint.model().shape.layers.front();
+  if (is_vocab_layer(s.layer) && weights.kind == ModuleKind::linear)
+    return fill_vocabulary(s, weights.linears.front()), "";
   const bool fits = weights.kind == ModuleKind::qkv ? s.layer == "qkv"
                     : weights.kind == ModuleKind::mlp
                         ? s.layer == "mlp" || s.layer == "merged"
@@ -87,34 +146,58 @@ void fill_from_checkpoint(LayerSpec& s, const std::string& directory, const std:
     if (linear.bias) s.values[prefix + "bias"] = linear.bias->values;
     s.bias = s.bias || linear.bias.has_value();
   }
-  s.qkv = {config.hidden_size, config.head_dim, config.num_attention_heads,
-           config.num_key_value_heads, 0};
-  s.intermediate = config.intermediate_size;
+  s.qkv = layer.attention.qkv;
+  s.intermediate = layer.intermediate;
   s.parts = {{"gate", s.intermediate}, {"up", s.intermediate}};
-  s.in = config.hidden_size;
-  if (single) {
-    const LinearWeights& linear = weights.linears.front();
-    s.in = linear.weight.shape.cols();
-    s.out = linear.weight.shape.rows();
-    s.prefix = linear.name + ".";
-  }
+  s.in = layer.hidden();
+  if (!single) return "";
+  const LinearWeights& linear = weights.linears.front();
+  s.in = linear.weight.shape.cols();
+  s.out = linear.weight.shape.rows();
+  s.prefix = linear.name + ".";
+  return !linear.tp_dim ? "" : *linear.tp_dim == 1 ? "row" : "column";
 }
 
+namespace {
+
+using WeightSizes = std::vector<std::tuple<std::string, Index, Index>>;
+
+void add_attention_sizes(WeightSizes& out, const LayerSpec& s) {
+  const QkvShape& q = s.qkv;
+  out.insert(out.end(), {{"q_proj.weight", q.heads * q.head_dim, q.hidden},
+                         {"k_proj.weight", q.kv_heads * q.head_dim, q.hidden},
+                         {"v_proj.weight", q.kv_heads * q.v_head(), q.hidden}});
+  if (s.layer != "qkv") out.emplace_back("o_proj.weight", q.hidden, q.heads * q.v_head());
+}
+Index norm_width(const LayerSpec& s) {
+  const bool heads = s.decoder.attention.qk_norm == QkNorm::full_width;
+  return heads ? s.qkv.heads * s.qkv.head_dim : s.qkv.hidden;
+}
+void add_mlp_sizes(WeightSizes& out, const LayerSpec& s) {
+  if (s.layer == "mlp" || s.decoder.gated)
+    out.emplace_back("gate_proj.weight", s.intermediate, s.qkv.hidden);
+  out.insert(out.end(), {{"up_proj.weight", s.intermediate, s.qkv.hidden},
+                         {"down_proj.weight", s.qkv.hidden, s.intermediate}});
+}
+
+}  // namespace
+
 std::vector<std::tuple<std::string, Index, Index>> weight_sizes(const LayerSpec& s) {
-  if (s.layer == "qkv")
-    return {{"q_proj.weight", s.qkv.heads * s.qkv.head_dim, s.qkv.hidden},
-            {"k_proj.weight", s.qkv.kv_heads * s.qkv.head_dim, s.qkv.hidden},
-            {"v_proj.weight", s.qkv.kv_heads * s.qkv.v_head(), s.qkv.hidden}};
-  if (s.layer == "mlp")
-    return {{"gate_proj.weight", s.intermediate, s.qkv.hidden},
-            {"up_proj.weight", s.intermediate, s.qkv.hidden},
-            {"down_proj.weight", s.qkv.hidden, s.intermediate}};
+  WeightSizes sizes;
+  if (s.layer == "qkv" || s.layer == "attention" || s.layer == "decoder")
+    add_attention_sizes(sizes, s);
+  if (s.layer == "mlp" || s.layer == "decoder") add_mlp_sizes(sizes, s);
+  if (s.layer == "norm") sizes.emplace_back("weight", norm_width(s), 1);
+  if (!sizes.empty()) return sizes;
   if (s.layer == "merged") {
     std::vector<std::tuple<std::string, Index, Index>> out;
     for (const MergedPart& part : s.parts)
       out.emplace_back(part.name + "_proj.weight", part.rows, s.in);
     return out;
   }
+  if (is_vocab_layer(s.layer))
+    return {
+        {s.layer == "embedding" ? "embed_tokens.weight" : "lm_head.weight", s.vocab, s.qkv.hidden}};
   return {{"weight", s.out, s.in}};
 }
 

@@ -18,8 +18,12 @@ namespace tpsim::cli {
 void fill_plain_sizes(LayerSpec& spec);
 
 /// Sizes, biases and numbers of a module of a Hugging Face checkpoint.
+/// @returns which layer the plan of the architecture makes of one linear module: "row", "column"
+/// or,
+///   where it says neither, ""
 /// @throws LayoutError, UsageError (the module is no such layer)
-void fill_from_checkpoint(LayerSpec& spec, const std::string& directory, const std::string& module);
+std::string fill_from_checkpoint(LayerSpec& spec, const std::string& directory,
+                                 const std::string& module);
 
 /// Name, rows and columns of each weight.
 [[nodiscard]] std::vector<std::tuple<std::string, Index, Index>> weight_sizes(

@@ -3,7 +3,7 @@
 
 namespace tpsim {
 
-TPSIM_INSTANTIATE()
+TPSIM_INSTANTIATE_READINGS()
 
 namespace cli {
 

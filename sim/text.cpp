@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include <fmt/format.h>
+
 namespace tpsim::cli {
 namespace {
 
@@ -57,6 +59,13 @@ std::string wrapped(const std::string& text, std::size_t first, std::size_t inde
   for (const std::string& line : broken_lines(text, columns - first, columns - indent))
     out += (out.empty() ? "" : "\n" + std::string(indent, ' ')) + line;
   return out;
+}
+
+std::string binary_size(double bytes) {
+  const char* const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+  int unit = 0;
+  while (bytes >= 1024 && unit < 4) bytes /= 1024, ++unit;
+  return unit == 0 ? fmt::format("{:.0f} B", bytes) : fmt::format("{:.1f} {}", bytes, units[unit]);
 }
 
 }  // namespace tpsim::cli

@@ -21,4 +21,7 @@ namespace tpsim::cli {
 /// starts in column `first`.
 [[nodiscard]] std::string wrapped(const std::string& text, std::size_t first, std::size_t indent);
 
+/// "512 B", "1.5 KiB", up to TiB.
+[[nodiscard]] std::string binary_size(double bytes);
+
 }  // namespace tpsim::cli

@@ -66,22 +66,24 @@ TEST_CASE(
     "checkpoint: qwen3 files from transformers have the config and shapes they were made with") {
   const bool bias = GENERATE(false, true);
   const Checkpoint checkpoint(test_data(bias ? "tiny-qwen3-bias" : "tiny-qwen3"));
-  const ModelConfig& c = checkpoint.config();
-  CHECK(c.model_type == "qwen3");
-  CHECK(c.hidden_size == (bias ? 40 : 32));
-  CHECK(c.num_attention_heads == 8);
-  CHECK(c.num_key_value_heads == (bias ? 4 : 2));
-  CHECK(c.head_dim == (bias ? 10 : 6));
-  CHECK(c.q_size() != c.hidden_size);
-  CHECK(c.intermediate_size == (bias ? 48 : 24));
-  CHECK(c.num_hidden_layers == 2);
-  CHECK(c.qkv_bias == bias);
-  CHECK(c.o_bias == bias);
-  CHECK_FALSE(c.mlp_bias);
-  CHECK(c.dtype == (bias ? DType::f32 : DType::bf16));
+  const BoundModel& model = checkpoint.model();
+  const DecoderShape& layer = model.shape.layers.front();
+  const AttentionShape& a = layer.attention;
+  CHECK(model.architecture == "qwen3");
+  CHECK(layer.hidden() == (bias ? 40 : 32));
+  CHECK(a.qkv.heads == 8);
+  CHECK(a.qkv.kv_heads == (bias ? 4 : 2));
+  CHECK(a.qkv.head_dim == (bias ? 10 : 6));
+  CHECK(a.qkv.heads * a.qkv.head_dim != layer.hidden());
+  CHECK(layer.intermediate == (bias ? 48 : 24));
+  CHECK(model.kind_of_layer.size() == 2);
+  CHECK(a.qkv_bias == bias);
+  CHECK(a.o_bias == bias);
+  CHECK_FALSE(layer.mlp_bias);
+  CHECK(model.dtype == (bias ? DType::f32 : DType::bf16));
   CHECK(checkpoint.names().size() == (bias ? 33U : 25U));
   for (const std::string& name : checkpoint.names())
-    CHECK(checkpoint.tensor(name).dtype == *c.dtype);
+    CHECK(checkpoint.tensor(name).dtype == *model.dtype);
 }
 
 TEST_CASE("checkpoint: stored weights reproduce the golden activations of every linear layer") {

@@ -5,8 +5,6 @@
 
 #include <tpsim/checkpoint/module.hpp>
 
-#include <ctime>
-
 #include <tests/support/catch.hpp>
 #include <tests/support/test_files.hpp>
 
@@ -25,13 +23,11 @@ constexpr bool memory_is_told = false;  // AddressSanitizer holds freed memory b
 constexpr bool memory_is_told = true;
 #endif
 
-/// What `missing` says, plus complaints when the refusal took a second of CPU time or 64 MiB.
+/// What `missing` says, plus a complaint when the refusal took 64 MiB.
 template <typename Action>
 std::string refusal(const Action& action, const std::vector<std::string>& phrases) {
-  const std::clock_t start = std::clock();
   const long before = peak_kib();
   std::string wrong = missing(action, phrases);
-  if (std::clock() - start > CLOCKS_PER_SEC) wrong += " too slow";
   if (memory_is_told && peak_kib() - before > 64 * 1024) wrong += " too much memory";
   return wrong;
 }

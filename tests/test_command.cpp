@@ -73,11 +73,47 @@ const std::vector<Session> sessions{
     {"toy-qkv", "--tp 2 --layer qkv --toy"},
     {"toy-replicated", "--tp 2 --layer replicated --toy"},
     {"toy-mlp", "--tp 2 --layer mlp --toy"},
+    {"plan-llama-3-8b", "plan llama-3-8b"},
+    {"plan-illegal", "plan qwen2.5-7b --tp 8,3 --verbose"},
+    {"plan-megatron", "plan llama-3-8b --tp 4,16,24 --rules megatron"},
+    {"toy-embedding", "--tp 2 --layer embedding --toy"},
+    {"toy-lm-head", "--tp 2 --layer lm_head --toy"},
+    {"embedding-padded",
+     "--tp 4 --layer embedding --vocab 101 --hidden 8 --vocab-cut padded(64) --reading static"},
+    {"fault-vocab-border",
+     "--tp 4 --layer embedding --vocab 104 --hidden 8 --fault vocab-border-off-by-one --reading "
+     "static,exact"},
+    {"fault-padded-logits",
+     "--tp 4 --layer lm_head --vocab 104 --hidden 8 --fault padded-logits-kept --reading "
+     "static,exact"},
+    {"illegal-vocab", "--tp 3 --layer lm_head --vocab 101 --vocab-cut padded(64)"},
+    {"toy-norm", "--tp 2 --layer norm --toy"},
+    {"toy-attention", "--tp 2 --layer attention --toy"},
+    {"toy-decoder", "--tp 2 --layer decoder --toy"},
+    {"norm-of-heads", "--tp 4 --layer norm --qk-norm full --heads 4 --head-dim 2"},
+    {"attention-shared-kv",
+     "--tp 4 --layer attention --kv-heads 2 --heads 8 --head-dim 4 --hidden 12 --qk-norm full "
+     "--sinks --window 3 --reading static,exact"},
+    {"decoder-steps",
+     "--tp 2 --layer decoder --kv-heads 2 --heads 4 --head-dim 4 --hidden 12 --intermediate 6 "
+     "--norm layer --bias --parallel-residual --chunk 3"},
+    {"fault-norm-statistics",
+     "--tp 2 --layer attention --kv-heads 2 --heads 4 --head-dim 4 --hidden 12 --fault "
+     "norm-statistics-not-shared --reading static,exact"},
+    {"fault-window",
+     "--tp 2 --layer decoder --kv-heads 2 --heads 4 --head-dim 4 --hidden 12 --intermediate 6 "
+     "--fault window-one-longer --reading static,exact"},
+    {"illegal-decoder", "--tp 3 --layer decoder --head-dim 5"},
+    {"list-layers", "list layers"},
     {"help", "--help"},
     {"no-arguments", ""},
     {"list-faults", "list faults"},
     {"list-models", "list models"},
-    {"explain-heads", "explain heads"}};
+    {"explain-exact", "explain exact"},
+    {"explain-heads", "explain heads"},
+    {"explain-state", "explain state"},
+    {"explain-partners", "explain partners"},
+    {"explain-integer", "explain integer"}};
 
 }  // namespace
 
@@ -98,9 +134,11 @@ TEST_CASE("command: terminal sessions are as stored and fit 80 columns", "[comma
 }
 
 TEST_CASE("command: every layer and fault fits 80 columns", "[command]") {
-  for (const char* layer : {"column", "row", "merged", "qkv", "replicated", "mlp"})
+  for (const char* layer :
+       {"column", "row", "merged", "qkv", "replicated", "mlp", "norm", "attention", "decoder"})
     for (const char* more :
          {"--tp 1", "--tp 8 --bias", "--tp 16 --verbose", "--tp 4 --fault never-written"}) {
+      if (layer == std::string("norm") && has(more, "bias")) continue;
       const std::string line = std::string("--layer ") + layer +
                                " --hidden 4096 --heads 32 --reading static --seed 123456789 " +
                                more;
@@ -126,8 +164,7 @@ TEST_CASE("command: exit status is 0 for verified and 1 for a fault", "[command]
   CHECK(run_line("--tp 2" + small).err.empty());
   const Ran all = run_line("--tp 2 --layer all --toy -q");
   CHECK(all.status == 0);
-  CHECK(count_of_text(all.out, " checks passed in ") == 5);
-  CHECK(count_of_text(all.out, " checks passed, 1 skipped in ") == 1);  // mlp: integer
+  CHECK(count_of_text(all.out, " checks passed in ") == 9);
 }
 
 TEST_CASE("command: real weights pass at every legal tp", "[command]") {
@@ -166,10 +203,32 @@ TEST_CASE("command: GitHub annotations name the failed layer and are escaped", "
   const Environment actions{{"GITHUB_ACTIONS", "true"}};
   const Ran ran = run_line(line, actions);
   CHECK(ran.status == 1);
-  CHECK(count_of_text(ran.out, "\n::error title=row tp 2 state::rank 0: ") == 1);
+  CHECK(count_of_text(ran.out, "\n::error title=row tp 2 state::Lin(x, weight) columns ") == 1);
   CHECK_FALSE(has(run_line(line).out, "::error"));
   CHECK_FALSE(has(run_line(line + " --json", actions).out, "::error"));
   CHECK_FALSE(has(run_line("--tp 2 --layer row --toy", actions).out, "::error"));
+}
+
+TEST_CASE("command: GitHub's page of a run gets a row for each layer of each step", "[command]") {
+  const TempDir folder;
+  const std::string summary = folder.write("summary.md", "before\n").string();
+  const Environment actions{{"GITHUB_ACTIONS", "true"}, {"GITHUB_STEP_SUMMARY", summary}};
+  CHECK(run_line("--tp 2 --layer row --toy --json", actions).status == 0);
+  CHECK(run_line("--tp 2 --layer row --in 4 --out 2 --fault doubled-all-reduce", actions).status ==
+        1);
+  CHECK(run_line("check qwen3-0.6b --tp 2 --reading static", actions).status == 0);
+  const std::string text = read_text(summary);
+  CAPTURE(text);
+  CHECK(text.starts_with("before\n| subject | tp | verdict |"));
+  CHECK(count_of_text(text, "\n| row | 2 | pass | ") == 1);
+  CHECK(count_of_text(text, "\n| row | 2 | **fail** | ") == 1);
+  CHECK(has(text, " | state: Lin\\(x, weight\\) columns "));
+  CHECK(count_of_text(text, "\n| layers.0 decode | 2 | pass | ") == 1);
+  // One that cannot be written is no fault of the layer.
+  const Ran none = run_line("--tp 2 --layer row --toy",
+                            {{"GITHUB_ACTIONS", "true"}, {"GITHUB_STEP_SUMMARY", "/nowhere/x"}});
+  CHECK(none.status == 0);
+  CHECK(none.err == "note: cannot add to the step's summary, /nowhere/x\n");
 }
 
 }  // namespace tpsim::test

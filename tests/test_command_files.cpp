@@ -89,7 +89,7 @@ TEST_CASE("command files: JUnit and HTML are whole and say what the terminal say
     CHECK(ran.status == (fault ? 1 : 0));
     const std::string xml = read_text(junit), page = read_text(html);
     CHECK(xml_fault(xml) == "");
-    CHECK(count_of_text(xml, "<testsuite ") == (fault ? 1 : 6));
+    CHECK(count_of_text(xml, "<testsuite ") == (fault ? 1 : 9));
     CHECK(has(xml, fault ? "<failure message=" : "name=\"exact.exact\"></testcase>"));
     CHECK(page.starts_with("<!doctype html>"));
     CHECK(page.ends_with("</body></html>\n"));
@@ -128,6 +128,10 @@ TEST_CASE("command files: hostile text is escaped", "[command]") {
   const std::string note = cli::github_annotations(results);
   CHECK(note ==
         "::error title=row%2Ca%3Ab tp 1 order::50%25 <lost> & \"gone\"%0D%0Anext\x01 line, a:b\n");
+  const std::string summary = cli::github_summary(results);
+  CHECK(
+      summary.ends_with("| row,a:b | 1 | **fail** | 0 | 1 | 1 | "
+                        "order: 50% &#60;lost&#62; &#38; \"gone\"  next  line, a:b |\n"));
 }
 
 }  // namespace tpsim::test

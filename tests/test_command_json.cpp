@@ -78,7 +78,8 @@ void check_checks(const Json& checks) {
 
 TEST_CASE("command json: a layer check has the documented fields in order", "[command]") {
   const std::string small = " --json --tokens 2 --hidden 8 --heads 4 --kv-heads 2 --head-dim 2";
-  for (const char* layer : {"column", "row", "merged", "qkv", "replicated", "mlp"})
+  for (const char* layer :
+       {"column", "row", "merged", "qkv", "replicated", "mlp", "norm", "attention", "decoder"})
     for (const char* more : {"", " --fault never-written"}) {
       const std::string line =
           std::string("--tp 2 --intermediate 8 --layer ") + layer + small + more;
@@ -98,7 +99,7 @@ TEST_CASE("command json: a layer check has the documented fields in order", "[co
       CHECK(j["request"]["tp"] == 2);
       CHECK(j["request"]["layer"] == layer);
       for (const char* field : {"tokens", "bias", "disk", "weights", "module", "reading", "dtype",
-                                "seed", "backend", "comm", "model", "fault", "toy"})
+                                "all_reduce", "seed", "backend", "comm", "model", "fault", "toy"})
         CHECK(j["request"].contains(field));
       if (!fails) check_tensors(j["tensors"], 2);
       check_checks(j["checks"]);
@@ -112,6 +113,35 @@ TEST_CASE("command json: a layer check has the documented fields in order", "[co
         CHECK(j["cost"][cost][0].is_number_integer());
       }
     }
+}
+
+TEST_CASE("command json: the order of sums is echoed and has an effect", "[command]") {
+  const std::string line = "--tp 8 --layer row --in 64 --out 8 --dtype bf16 --reading numeric";
+  std::vector<double> ratios;
+  for (const char* order : {"", "rank", "ring", "f32"}) {
+    const std::string option = order[0] == '\0' ? "" : std::string(" --all-reduce ") + order;
+    const Json j = only_object(line + option + " --json");
+    CHECK(j["result"] == "pass");
+    CHECK(j["request"]["all_reduce"] == (order[0] == '\0' ? "rank" : order));
+    for (const Json& c : j["checks"]) {
+      if (c["id"] != "rounding") continue;
+      ratios.push_back(c["largest_ratio"]);
+      const Json& at = c["largest_place"];
+      CHECK(keys(at) == Keys{"rank", "tensor", "head", "token", "column"});
+      CHECK(at["tensor"] == "output");
+      CHECK(at["head"].is_null());
+      CHECK(c["largest_at"] == "rank " + at["rank"].dump() + " column " + at["column"].dump() +
+                                   ", token " + at["token"].dump());
+    }
+  }
+  REQUIRE(ratios.size() == 4);
+  CHECK(ratios[0] == ratios[1]);
+  CHECK(ratios[1] != ratios[2]);
+  CHECK(ratios[1] != ratios[3]);
+  CHECK(has(run_line(line + " --all-reduce ring --verbose").out, "all-reduce ring"));
+  const Ran refused = run_line(line + " --all-reduce rin");
+  CHECK(refused.status == 2);
+  CHECK(has(refused.err, "did you mean 'ring'? orders are rank, ring and f32"));
 }
 
 TEST_CASE("command json: the figures of llama-3-8b qkv at tp 4", "[command]") {
@@ -146,7 +176,7 @@ TEST_CASE("command json: all layers come with their own results", "[command]") {
   const Json j = only_object("--tp 2 --layer all --toy --json");
   CHECK(keys(j) ==
         Keys{"schema", "version", "command", "result", "request", "layers", "elapsed_s"});
-  REQUIRE(j["layers"].size() == 6);
+  REQUIRE(j["layers"].size() == 9);
   for (const Json& layer : j["layers"]) {
     CHECK(keys(layer) ==
           Keys{"layer", "result", "request", "tensors", "collectives", "checks", "cost", "notes"});

@@ -67,7 +67,7 @@ TEST_CASE("row parallel: a bias on all ranks is named with its count") {
   CHECK(f.check == "state");
   CHECK(f.rank == -1);
   CHECK(f.tensor == "o_proj.bias");
-  CHECK(f.message == "bias o_proj.bias is added on ranks 0-3: the sum counts it 4 times");
+  CHECK(f.message == "o_proj.bias is added on ranks 0-3: the sum counts it 4 times");
   CHECK(contains(compare(context, out[0], c.full(context))->text, "4 o_proj.bias"));
 }
 
@@ -97,14 +97,14 @@ TEST_CASE("row parallel: a doubled all_reduce is named once and the result diffe
   CHECK(compare(context, out[0], c.full(context)));
 }
 
-TEST_CASE("a missing all_reduce: the next layer and silu refuse the partial value") {
+TEST_CASE("a missing all_reduce: the next column parallel layer and silu refuse the value") {
   SymbolicContext context;
   const RowCase c;
   const FullTensor next = full_tensor("next.weight", {2, 6});
   const auto out = run(context, 2, [&](SymbolicBackend& b, Communicator& comm) {
     const Tensor y = c.partial(b, comm.rank(), 2);
     (void)b.silu(y);
-    return b.linear(y, whole(b, next));
+    return b.linear(y, held(b, next, comm.rank(), 1, 0, 6));
   });
   CHECK(context.findings().size() == 4);  // each of two ranks, twice
   CHECK(contains(messages(context),

@@ -204,7 +204,7 @@ TEST_CASE("tokens: slices join again and other tokens are refused") {
   CHECK_FALSE(compare(context, b.concat(parts, 0), x));
   CHECK(context.findings().empty());
   (void)b.reduce(Reduction::sum, wrong);
-  CHECK(contains(messages(context), "reduce of different tokens: [0, 4) and [2, 6)"));
+  CHECK(contains(messages(context), "add of different tokens: [0, 4) and [2, 6)"));
 }
 
 TEST_CASE("operands of sizes that do not fit throw") {

@@ -52,7 +52,10 @@ class Redundant final : public detail::PassOn {
 TEST_CASE("state: a layer that ignores skip_bias_add is found") {
   LayerSpec s = small("column", 2);
   s.bias = s.skip_bias_add = true;
-  const std::set<std::string> ids = failed(verify(LinearSubject<EagerLayers>(s)));
+  const Report report = verify(LinearSubject<EagerLayers>(s));
+  const std::set<std::string> ids = failed(report);
+  CHECK(check(report, "state").findings.front().cause ==
+        "bias counts 2 times");  // nothing is summed
   for (const char* id : {"state", "exact", "integer", "rounding"}) CHECK(ids.count(id) == 1);
   s.skip_bias_add = false;
   CHECK(failed(verify(LinearSubject<EagerLayers>(s))).empty());
@@ -124,5 +127,40 @@ TEST_CASE("divide: a layer that takes tp as 1 is found by the shapes it holds") 
     CHECK(check(report, "divide").result == Outcome::fail);
     CHECK(check(report, "divide").compared == 4);
     CHECK(!report.passed());
+  }
+}
+
+namespace {
+
+// Ranks that count from the other end, everywhere.
+class CountedBackwards final : public detail::PassOn {
+ public:
+  using PassOn::PassOn;
+  [[nodiscard]] int rank() const override { return size() - 1 - PassOn::rank(); }
+};
+
+}  // namespace
+
+TEST_CASE("order: one other order on all partners is a remark, on one of them a finding") {
+  Variation backwards;
+  backwards.between = [](Communicator& c) { return std::make_unique<CountedBackwards>(c); };
+  const Report mlp = verify(LinearSubject<>(small("mlp", 4), backwards));
+  for (const CheckResult& c : mlp.checks)
+    for (const Finding& f : c.findings) UNSCOPED_INFO(f.message);
+  CHECK(failed(mlp).empty());
+  CHECK(check(mlp, "order")
+            .message.find("an equivalent permutation (rank 0 gate: holds "
+                          "gate_proj.weight rows [12, 16), wanted gate_proj.weight "
+                          "rows [0, 4))") != std::string::npos);
+  LayerSpec row = small("row", 4);
+  row.input_is_parallel = false;  // the layer's own cut of its input is the partner
+  CHECK(failed(verify(LinearSubject<>(row, backwards))).empty());
+  // Elsewhere the order is the caller's, or the result's.
+  for (const char* layer : {"row", "column", "merged", "qkv"}) {
+    INFO(layer);
+    const std::set<std::string> ids = failed(verify(LinearSubject<>(small(layer, 4), backwards)));
+    CHECK(ids.count("order") == 1);
+    CHECK(ids.count("state") == 1);
+    CHECK(ids.count("exact") == 1);
   }
 }

@@ -151,19 +151,20 @@ TEST_CASE("virtual ranks: wire bytes follow the ring formulas and round up") {
   CHECK(wire_bytes(CollectiveOp::barrier, 0, 8) == 0);
 }
 
-TEST_CASE("virtual ranks: Eigen products fit on the stacks of 64 ranks") {
+TEST_CASE("virtual ranks: Eigen products fit on the stacks of 512 ranks") {
   using Matrix = Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
   const Matrix a = Matrix::Random(128, 256), b = Matrix::Random(256, 128), want = a * b;
-  VirtualRanks world{64};
-  int same = 0;
-  world.run([&](Communicator& comm) {
-    comm.barrier();  // all 64 stacks are in use at once
-    const Matrix c = a * b;
-    comm.barrier();
-    const Matrix d = a * b;
-    same += c == want && d == want ? 1 : 0;
-  });
-  CHECK(same == 64);
+  for (const int n : {1, 2, 3, 8, 64, 512}) {
+    VirtualRanks world{n};
+    int same = 0;
+    world.run([&](Communicator& comm) {
+      comm.barrier();  // all stacks are in use at once
+      const Matrix c = a * b;
+      comm.barrier();
+      same += c == want ? 1 : 0;
+    });
+    CHECK(same == n);
+  }
 }
 
 TEST_CASE("virtual ranks: a world may run inside a rank of another world") {
@@ -189,4 +190,51 @@ TEST_CASE("virtual ranks: stacks are kept and reused") {
   CHECK(idle >= 16);
   for (int i = 0; i < 100; ++i) VirtualRanks{16}.run([](Communicator& comm) { comm.barrier(); });
   CHECK(detail::FiberPool::of_thread().idle() == idle);
+}
+
+TEST_CASE("virtual ranks: a meeting waits for every rank and leaves no trace") {
+  for (const Schedule schedule :
+       {Schedule::in_order(), Schedule::reversed(), Schedule::shuffled(7)})
+    for (const int size : {1, 2, 5, 64}) {
+      VirtualRanks world{size, schedule};
+      int came = 0, left = 0;
+      bool early = false;
+      world.run([&](Communicator& comm) {
+        for (int round = 1; round <= 3; ++round) {
+          ++came;
+          VirtualRanks::meet(comm);
+          early = early || came < round * size;
+          comm.barrier();
+        }
+        ++left;
+      });
+      CHECK(!early);
+      CHECK(left == size);
+      CHECK(world.trace().size() == 3);  // the barriers
+    }
+}
+
+TEST_CASE("virtual ranks: a rank that returns or throws does not hold up a meeting") {
+  VirtualRanks world{4};
+  int met = 0;
+  world.run([&](Communicator& comm) {
+    if (comm.rank() == 2) return;
+    VirtualRanks::meet(comm);
+    ++met;
+  });
+  CHECK(met == 3);
+  met = 0;
+  CHECK_THROWS_AS(world.run([&](Communicator& comm) {
+    if (comm.rank() == 2) throw std::runtime_error("no");
+    VirtualRanks::meet(comm);
+    ++met;
+  }),
+                  std::runtime_error);
+  CHECK(met == 0);
+  // One rank waits in a collective for the others, which are at the meeting.
+  CHECK_THROWS_AS(world.run([&](Communicator& comm) {
+    if (comm.rank() == 2) comm.barrier();
+    VirtualRanks::meet(comm);
+  }),
+                  CollectiveMismatch);
 }

@@ -4,17 +4,13 @@
 #include <optional>
 #include <string>
 #include <tests/support/catch.hpp>
-#include <tests/support/plain_ops.hpp>
+#include <tests/support/mismatched_calls.hpp>
 #include <tpsim/comm/virtual_ranks.hpp>
 
 using namespace tpsim;
 using namespace tpsim::test;
 
 namespace {
-
-const PlainOps ops;
-class OtherOps final : public PlainOps {};
-const OtherOps other_ops;
 
 using Program = std::function<void(Communicator&)>;
 
@@ -48,52 +44,8 @@ bool contains(const std::string& text, const std::string& part) {
 }  // namespace
 
 TEST_CASE("virtual ranks: calls that do not match are findings that list every rank") {
-  struct Row {
-    const char* difference;
-    std::function<void(Communicator&, bool odd)> call;  // one rank of three is odd
-  };
-  static Plain t[3];
-  const auto x = [](Communicator& c, Index rows = 2, Index cols = 3, DType type = DType::f64) {
-    Plain& mine = t[c.rank()] = Plain(rows, cols);
-    mine.type = type;
-    return ops(mine);
-  };
-  const Row table[] = {
-      {"different operations, all_reduce on rank 0 and barrier on rank 1",
-       [&](auto& c, bool odd) { odd ? c.barrier() : c.all_reduce(x(c), x(c)); }},
-      {"different operations, all_gather on rank 0 and split on rank 1",
-       [&](auto& c, bool odd) { odd ? (void)c.split(0, 0) : c.all_gather(x(c), x(c), 1); }},
-      {"different reductions, sum on rank 0 and max on rank 1",
-       [&](auto& c, bool odd) { c.all_reduce(x(c), x(c), odd ? Reduction::max : Reduction::sum); }},
-      {"different shapes, [2, 3] on rank 0 and [3, 2] on rank 1",
-       [&](auto& c, bool odd) { c.all_reduce(x(c, odd ? 3 : 2, odd ? 2 : 3), x(c)); }},
-      {"different shapes, [2, 3] on rank 0 and [3, 3] on rank 1",
-       [&](auto& c, bool odd) { c.all_gather(x(c, odd ? 3 : 2), x(c), 1); }},
-      {"different shapes, [2, 3] on rank 0 and [2, 4] on rank 1",
-       [&](auto& c, bool odd) { c.broadcast(x(c, 2, odd ? 4 : 3), x(c), 0); }},
-      {"different dtypes, f64 on rank 0 and bf16 on rank 1",
-       [&](auto& c, bool odd) { c.all_reduce(x(c, 2, 3, odd ? DType::bf16 : DType::f64), x(c)); }},
-      {"different roots, 0 on rank 0 and 2 on rank 1",
-       [&](auto& c, bool odd) { c.broadcast(x(c), x(c), odd ? 2 : 0); }},
-      {"different dims, 0 on rank 0 and 1 on rank 1",
-       [&](auto& c, bool odd) { c.all_gather(x(c), x(c), odd ? 1 : 0); }},
-      {"different tensor types",
-       [&](auto& c, bool odd) {
-         Plain y(2, 3);
-         const Buffer b = odd ? other_ops(y) : ops(y);
-         c.all_reduce(b, b);
-       }},
-      {"reduce_scatter of [2, 4]: 4 entries along dim 1 do not divide over 3 ranks",
-       [&](auto& c, bool) { c.reduce_scatter(x(c, 2, 4), x(c, 2, 4), 1); }},
-      {"all_to_all of [2, 3]: 2 entries along dim 0 do not divide over 3 ranks",
-       [&](auto& c, bool) { c.all_to_all(x(c), x(c), 0); }},
-      {"gather has root 3 in a group of 3", [&](auto& c, bool) { c.gather(x(c), x(c), 3, 0); }},
-      {"broadcast has root -1 in a group of 3",
-       [&](auto& c, bool) { c.broadcast(x(c), x(c), -1); }},
-      {"all_gather has dim 2 of a tensor [2, 3]",
-       [&](auto& c, bool) { c.all_gather(x(c), x(c), 2); }},
-  };
-  for (const Row& row : table) {
+  std::vector<Plain> t(3);
+  for (const MismatchedCall& row : mismatched_calls(t)) {
     const CollectiveMismatch e = mismatch(3, [&](Communicator& c) {
       c.barrier();
       row.call(c, c.rank() == 1);
@@ -108,7 +60,7 @@ TEST_CASE("virtual ranks: calls that do not match are findings that list every r
     CHECK(e.violations().front().rule == "collectives");
     for (const RankReport& r : e.ranks()) {
       CHECK(contains(text, r.str()));
-      CHECK(contains(r.str(), "in world #1 at test_virtual_ranks_faults.cpp:"));
+      CHECK(contains(r.str(), "in world #1 at mismatched_calls.hpp:"));
     }
   }
 }

@@ -6,7 +6,7 @@
 #include <tpsim/comm/virtual_ranks.hpp>
 #include <tpsim/layers/linear.hpp>
 #include <tpsim/layout/memory_values.hpp>
-#include <tpsim/verify/faulty_comm.hpp>
+#include <tpsim/verify/faults/faulty_comm.hpp>
 
 #include <tests/support/catch.hpp>
 

@@ -11,7 +11,7 @@ namespace tpsim::properties {
 /// runs and rectangles: the two must agree.
 [[nodiscard]] inline Verdict params_partition_the_full_tensor(const Candidate& candidate,
                                                               const Case& c) {
-  const std::unique_ptr<Subject> subject = candidate.make(c.spec);
+  const std::unique_ptr<Subject> subject = candidate.subject(c);
   const StaticReading reading = read_statically(*subject);
   Verdict out;
   const auto broken = [&](const std::string& text) {
@@ -52,7 +52,19 @@ namespace tpsim::properties {
           }
         }
       }
-      if (next != held.shape.rows()) broken(who + " is " + held.shape.str());
+      const Index padding = param.padding_of(r);
+      const bool last = param.fill == Fill::last;
+      if (!(held.zeros == Runs::range(next, last ? next : next + padding)))
+        broken(who + ": rows " + Runs::range(next, next + padding).str() +
+               (last ? " are zeros" : " are no zeros"));
+      for (Index i = next; last && i < std::min(next + padding, held.shape.rows()); ++i)
+        for (Index j = 0; j < held.shape.cols(); ++j, ++out.compared) {
+          const Element& e = elements[static_cast<std::size_t>(i)][static_cast<std::size_t>(j)];
+          const Logical& tensor = param.parts.back().tensor;
+          if (e.tensor != tensor || e.row != tensor->shape.rows() - 1 || e.col != j)
+            broken(who + ": padding holds " + place(e.tensor, e.row, e.col));
+        }
+      if (next + padding != held.shape.rows()) broken(who + " is " + held.shape.str());
     }
     // Every element on the same number of ranks: one, or as many as share it.
     for (std::size_t k = 0; k < param.parts.size(); ++k)

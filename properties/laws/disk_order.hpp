@@ -15,7 +15,7 @@ namespace tpsim::properties {
   separate.spec.disk.clear();
   const std::vector<DiskOrder> orders = disk_orders(c.spec);
   if (orders.empty()) return out;
-  const std::unique_ptr<Subject> parts = candidate.make(separate.spec);
+  const std::unique_ptr<Subject> parts = candidate.subject(separate);
   const ElementTags tags(*parts);
   std::vector<DiskTensor> tensors;
   for (const DiskTensor& t : parts->tensors) tensors.push_back(tagged(t, tags));
@@ -26,7 +26,7 @@ namespace tpsim::properties {
   for (const DiskOrder& order : orders) {
     Case fused = c;
     fused.spec.disk = order.expression;
-    const std::unique_ptr<Subject> subject = candidate.make(fused.spec);
+    const std::unique_ptr<Subject> subject = candidate.subject(fused);
     tensors.clear();
     for (const DiskTensor& t : subject->tensors) {
       if (t.logical.size() == 1) {

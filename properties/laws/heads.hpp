@@ -10,7 +10,7 @@ namespace tpsim::properties {
 /// about a layer without heads.
 [[nodiscard]] inline Verdict every_q_head_has_its_kv_head(const Candidate& candidate,
                                                           const Case& c) {
-  const std::unique_ptr<Subject> subject = candidate.make(c.spec);
+  const std::unique_ptr<Subject> subject = candidate.subject(c);
   Verdict out;
   if (!subject->heads) return out;
   const QkvShape& shape = *subject->heads;
@@ -20,27 +20,39 @@ namespace tpsim::properties {
   const auto broken = [&](const std::string& text) {
     if (out.because.empty()) out.because = text;
   };
-  for (std::size_t p = 0; p < subject->params.size(); ++p)
+  for (const HeadParts& parts : head_parts(*subject))
     for (std::size_t r = 0; r < reading.held.size(); ++r) {
-      const auto elements = held_elements(reading.held[r][p]);
-      const std::string who = "rank " + std::to_string(r) + " " + subject->params[p].name;
-      const Index k0 = q_heads * shape.head_dim, v0 = k0 + kv_heads * shape.head_dim;
-      if (static_cast<Index>(elements.size()) != v0 + kv_heads * shape.v_head()) {
-        broken(who + " has " + std::to_string(elements.size()) + " rows");
-        continue;
-      }
-      const auto at = [&](Index row) { return elements[static_cast<std::size_t>(row)].at(0); };
+      const std::string who =
+          "rank " + std::to_string(r) + " " + subject->params[parts.q.param].name;
+      // Rows of one part, as many as its heads make.
+      const auto rows_of = [&](const PartPlace& place, Index rows) {
+        const auto all = held_elements(reading.held[r][place.param]);
+        const auto first =
+            static_cast<std::size_t>(part_rows(subject->params[place.param], place.part, r).first);
+        std::vector<Element> column;
+        for (std::size_t i = first;
+             i < all.size() && column.size() < static_cast<std::size_t>(rows); ++i)
+          column.push_back(all[i].at(0));
+        if (static_cast<Index>(column.size()) != rows)
+          broken(who + " has " + std::to_string(all.size()) + " rows");
+        column.resize(static_cast<std::size_t>(rows));
+        return column;
+      };
+      const auto tensor = [&](const PartPlace& place) {
+        return subject->params[place.param].parts[place.part].tensor;
+      };
+      const std::vector<Element> q_rows = rows_of(parts.q, q_heads * shape.head_dim);
       for (Index head = 0; head < q_heads; ++head) {
-        const Element q = at(head * shape.head_dim);
+        const Element& q = q_rows[static_cast<std::size_t>(head * shape.head_dim)];
         const Index model_head = q.row / shape.head_dim;
         const Index wanted = model_head * shape.kv_heads / shape.heads;  // it reads this one
         const Index local = head * kv_heads / q_heads;  // and the rank's code takes this one
-        const auto meets = [&](Index row, Index size, std::size_t part) {
+        const auto meets = [&](const PartPlace& place, Index size) {
+          const std::vector<Element> rows = rows_of(place, kv_heads * size);
           for (Index i = 0; i < size; ++i) {
             ++out.compared;
-            const Element e = at(row + i);
-            if (e.tensor == subject->params[p].parts[part].tensor && e.row == wanted * size + i)
-              continue;
+            const Element& e = rows[static_cast<std::size_t>(local * size + i)];
+            if (e.tensor == tensor(place) && e.row == wanted * size + i) continue;
             broken(who + ": q head " + std::to_string(model_head) + " meets " +
                    (e.tensor ? e.tensor->name + " head " + std::to_string(e.row / size)
                              : std::string("nothing")) +
@@ -48,12 +60,11 @@ namespace tpsim::properties {
           }
         };
         for (Index i = 0; i < shape.head_dim; ++i)
-          if (const Element e = at(head * shape.head_dim + i);
-              e.tensor != subject->params[p].parts[0].tensor ||
-              e.row != model_head * shape.head_dim + i)
+          if (const Element& e = q_rows[static_cast<std::size_t>(head * shape.head_dim + i)];
+              e.tensor != tensor(parts.q) || e.row != model_head * shape.head_dim + i)
             broken(who + ": q head " + std::to_string(model_head) + " is not whole");
-        meets(k0 + local * shape.head_dim, shape.head_dim, 1);
-        meets(v0 + local * shape.v_head(), shape.v_head(), 2);
+        meets(parts.k, shape.head_dim);
+        meets(parts.v, shape.v_head());
       }
     }
   const Verdict check = verdict_of(reading.checks, {"heads"});

@@ -8,7 +8,7 @@ namespace tpsim::properties {
 
 /// Reversed, each tensor first, and shuffled; says nothing about a checkpoint of one tensor.
 [[nodiscard]] inline Verdict load_order_does_not_matter(const Candidate& candidate, const Case& c) {
-  const std::unique_ptr<Subject> subject = candidate.make(c.spec);
+  const std::unique_ptr<Subject> subject = candidate.subject(c);
   const ElementTags tags(*subject);
   std::vector<DiskTensor> tensors;
   for (const DiskTensor& t : subject->tensors) tensors.push_back(tagged(t, tags));

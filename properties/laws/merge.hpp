@@ -10,7 +10,7 @@ namespace tpsim::properties {
 /// declaration says, and compares with what was loaded. Ranks that share an element must agree.
 [[nodiscard]] inline Verdict merging_the_shards_gives_the_tensor(const Candidate& candidate,
                                                                  const Case& c) {
-  const std::unique_ptr<Subject> subject = candidate.make(c.spec);
+  const std::unique_ptr<Subject> subject = candidate.subject(c);
   const ElementTags tags(*subject);
   std::vector<DiskTensor> tensors;
   for (const DiskTensor& t : subject->tensors) tensors.push_back(tagged(t, tags));

@@ -10,7 +10,7 @@ namespace tpsim::properties {
                                                             const Case& c) {
   const std::vector<Reason> wanted = candidate.broken(c.spec);
   try {
-    (void)candidate.make(c.spec);
+    (void)candidate.subject(c);
   } catch (const LayoutError& e) {
     return {static_cast<Index>(wanted.size()), compare_reasons(e.violations(), wanted)};
   }

@@ -54,9 +54,13 @@ void require_directory(const fs::path& directory) {
 }  // namespace
 
 Checkpoint::Checkpoint(const fs::path& directory)
+    : CheckpointFiles(directory),
+      model_(bind_model(read_config_text(directory / "config.json"),
+                        (directory / "config.json").string())) {}
+
+CheckpointFiles::CheckpointFiles(const fs::path& directory)
     : directory_(directory), files_(std::make_shared<std::map<std::string, SafetensorsFile>>()) {
   require_directory(directory);
-  config_ = read_model_config(directory / "config.json");
 
   const auto exists = [&](const char* name) {
     std::error_code ignored;
@@ -77,7 +81,7 @@ Checkpoint::Checkpoint(const fs::path& directory)
   for (const auto& [tensor, file] : file_of_) names_.push_back(tensor);
 }
 
-void Checkpoint::read_index(const fs::path& index) {
+void CheckpointFiles::read_index(const fs::path& index) {
   index_ = index.filename().string();
   const MappedFile mapped(index, max_index);
   const nlohmann::json json = parse_strict_json(mapped.text(), index.string());
@@ -111,7 +115,7 @@ void Checkpoint::read_index(const fs::path& index) {
   problems.throw_if_any(cannot);
 }
 
-void Checkpoint::read_files(const std::vector<fs::path>& files) {
+void CheckpointFiles::read_files(const std::vector<fs::path>& files) {
   Problems problems;
   for (const fs::path& path : files) {
     const std::string file = path.filename().string();
@@ -126,15 +130,29 @@ void Checkpoint::read_files(const std::vector<fs::path>& files) {
                         "a model.safetensors.index.json would say which files count");
 }
 
-const SafetensorsFile& Checkpoint::open(const std::string& file) const {
+const SafetensorsFile& CheckpointFiles::open(const std::string& file) const {
   const auto it = files_->find(file);
   if (it != files_->end()) return it->second;
   return files_->emplace(file, SafetensorsFile(directory_ / file)).first->second;
 }
 
-bool Checkpoint::has(std::string_view name) const { return file_of_.contains(name); }
+bool CheckpointFiles::has(std::string_view name) const { return file_of_.contains(name); }
 
-CheckpointTensor Checkpoint::tensor(std::string_view name) const {
+std::vector<SafetensorsEntry> CheckpointFiles::entries() const {
+  Problems problems;
+  std::vector<SafetensorsEntry> out;
+  for (const auto& [name, file] : file_of_) {
+    if (const SafetensorsEntry* entry = open(file).header().find(name))
+      out.push_back(*entry);
+    else
+      problems.add("index", "tensor " + shown(name) + " should be in file " + shown(file) +
+                                ", which has no such tensor");
+  }
+  problems.throw_if_any("cannot use " + shown((directory_ / index_).string()));
+  return out;
+}
+
+CheckpointTensor CheckpointFiles::tensor(std::string_view name) const {
   const auto it = file_of_.find(name);
   if (it == file_of_.end()) {
     const std::string near = nearest(name, names_);
@@ -149,7 +167,7 @@ CheckpointTensor Checkpoint::tensor(std::string_view name) const {
   return file.tensor(name);
 }
 
-std::vector<std::string> Checkpoint::children(std::string_view module) const {
+std::vector<std::string> CheckpointFiles::children(std::string_view module) const {
   const std::string prefix = std::string(module) + ".";
   std::vector<std::string> found;
   for (auto it = file_of_.lower_bound(prefix); it != file_of_.end(); ++it) {
@@ -159,7 +177,7 @@ std::vector<std::string> Checkpoint::children(std::string_view module) const {
   return found;
 }
 
-std::vector<std::string> Checkpoint::modules() const {
+std::vector<std::string> CheckpointFiles::modules() const {
   // Deeper paths of a hostile name are left out: their number times their length could be large.
   constexpr int max_depth = 16;
   std::set<std::string> found;

@@ -13,32 +13,12 @@ using namespace checkpoint_detail;
 
 namespace {
 
-/// What config.json says about a linear layer of a given name.
-struct Expected {
-  Shape weight;
-  bool bias;
-  std::string why;  // the config's keys behind the shape
-};
-
-std::optional<Expected> expected(const ModelConfig& c, std::string_view linear) {
-  if (linear == "q_proj")
-    return Expected{Shape(c.q_size(), c.hidden_size), c.qkv_bias,
-                    "num_attention_heads * head_dim, hidden_size"};
-  if (linear == "k_proj" || linear == "v_proj")
-    return Expected{Shape(c.kv_size(), c.hidden_size), c.qkv_bias,
-                    "num_key_value_heads * head_dim, hidden_size"};
-  if (linear == "o_proj")
-    return Expected{Shape(c.hidden_size, c.q_size()), c.o_bias,
-                    "hidden_size, num_attention_heads * head_dim"};
-  if (linear == "gate_proj" || linear == "up_proj")
-    return Expected{Shape(c.intermediate_size, c.hidden_size), c.mlp_bias,
-                    "intermediate_size, hidden_size"};
-  if (linear == "down_proj")
-    return Expected{Shape(c.hidden_size, c.intermediate_size), c.mlp_bias,
-                    "hidden_size, intermediate_size"};
-  if (linear == "lm_head" || linear == "embed_tokens")
-    return Expected{Shape(c.vocab_size, c.hidden_size), false, "vocab_size, hidden_size"};
-  return std::nullopt;
+/// The plan's tensor of that name, or null.
+const ModelTensor* planned(const Checkpoint& checkpoint, std::string_view name) {
+  const std::vector<ModelTensor>& all = checkpoint.model().tensors;
+  const auto it =
+      std::find_if(all.begin(), all.end(), [&](const ModelTensor& t) { return t.name == name; });
+  return it == all.end() ? nullptr : &*it;
 }
 
 std::string last_component(std::string_view module) {
@@ -71,21 +51,24 @@ class LinearReader {
   LinearWeights read(const std::string& path) {
     LinearWeights linear;
     linear.name = last_component(path);
-    const std::optional<Expected> want = expected(checkpoint_->config(), linear.name);
     const std::string weight = path + ".weight", bias = path + ".bias";
+    const ModelTensor* want = planned(*checkpoint_, weight);
+    const bool wants_bias = planned(*checkpoint_, bias) != nullptr;
+    if (want != nullptr) linear.tp_dim = want->bound->tp_dim;
+    if (want != nullptr && want->bound->parts.size() > 1)
+      problem("names", weight, "holds several parts, which no single linear layer has");
     if (auto found = tensor(weight, true)) {
       if (found->shape.rank() != 2)
         problem("shape", weight, "is " + found->shape.str() + "; a linear weight is [out, in]");
-      else if (want && found->shape != want->weight)
+      else if (want != nullptr && found->shape != want->shape)
         problem("shape", weight,
-                fmt::format("is {}; config.json says {} ({})", found->shape.str(),
-                            want->weight.str(), want->why));
+                fmt::format("is {}; config.json says {}", found->shape.str(), want->shape.str()));
       linear.weight = std::move(*found);
     }
     const bool has_bias = checkpoint_->has(bias);
-    if (want && has_bias && !want->bias)
+    if (want != nullptr && has_bias && !wants_bias)
       problem("names", bias, "exists, but by config.json there is no bias here");
-    if (auto found = tensor(bias, want && want->bias)) {
+    if (auto found = tensor(bias, wants_bias)) {
       const Shape shape(linear.weight.shape.rows());
       if (linear.weight.values && found->shape != shape)
         problem("shape", bias,
@@ -122,7 +105,7 @@ class LinearReader {
   if (checkpoint.has(module))
     throw LayoutError(shown(module) + " is a tensor, not a module" + where, {},
                       "its module is " + shown(module.substr(0, module.rfind('.'))));
-  if (module == "lm_head" && checkpoint.config().tie_word_embeddings)
+  if (module == "lm_head" && checkpoint.model().shape.tied)
     throw LayoutError("no module 'lm_head'" + where, {},
                       "tie_word_embeddings is true: use 'model.embed_tokens'");
   std::vector<std::string> usable;

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 # cmake -DBUILD=<build folder> -DSOURCE=<checkout> -DWORK=<scratch folder> -P run.cmake
-# Installs tpsim, moves the installed tree, and builds a stranger's program on it in three ways.
+# Installs tpsim, moves the installed tree, builds a stranger's program on it in three ways, and a
+# stranger's project that verifies a layer of its own.
 cmake_policy(VERSION 3.22)
 
 function(run)
@@ -20,6 +21,26 @@ file(RENAME ${WORK}/first ${WORK}/moved)
 run(${CMAKE_COMMAND} -S ${consumer} -B ${WORK}/found -DCMAKE_PREFIX_PATH=${WORK}/moved)
 run(${CMAKE_COMMAND} --build ${WORK}/found)
 run(${WORK}/found/consumer)
+
+# find_package, for a layer of one's own: verified when it is right, told what is wrong when not
+run(${CMAKE_COMMAND} -S ${consumer}/../downstream -B ${WORK}/downstream
+  -DCMAKE_PREFIX_PATH=${WORK}/moved)
+run(${CMAKE_COMMAND} --build ${WORK}/downstream)
+function(check_my_layer wanted_status wanted_text)
+  execute_process(COMMAND ${WORK}/downstream/check_my_layer ${ARGN}
+    RESULT_VARIABLE status OUTPUT_VARIABLE printed)
+  string(FIND "${printed}" "${wanted_text}" at)
+  if(NOT status EQUAL wanted_status OR at LESS 0)
+    message(FATAL_ERROR
+      "check_my_layer ${ARGN} ended with ${status}, wanted ${wanted_status} and the text\n"
+      "${wanted_text}\nIt printed:\n${printed}")
+  endif()
+endfunction()
+check_my_layer(0 "gated_row, tp 4")
+check_my_layer(0 "verified: 10 checks passed")
+check_my_layer(1
+  "rank 1 gate.weight: holds gate.weight rows [0, 4), wanted gate.weight rows [4, 8)" --wrong)
+check_my_layer(1 "cause: the rank was taken as 0" --wrong)
 
 # add_subdirectory
 run(${CMAKE_COMMAND} -S ${consumer} -B ${WORK}/nested -DTPSIM_SOURCE=${SOURCE})

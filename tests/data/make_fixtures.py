@@ -13,16 +13,13 @@ CPU (the order of summation in torch's products does); the tests allow for that 
 """
 
 import argparse
-import importlib.metadata
-import math
 import shutil
 from pathlib import Path
 
 import torch
+from fixture_tools import check_versions, fill
 from safetensors.torch import save_file
 from transformers import Qwen3Config, Qwen3ForCausalLM
-
-PINNED = {"torch": "2.4.1", "transformers": "4.57.6", "safetensors": "0.6.2", "numpy": "2.2.6"}
 
 # heads * head_dim differs from hidden, and kv heads from heads, so that no size can stand in for
 # another. Legal tp: 1, 2, 4, 8 for both; above kv heads the kv heads are replicated.
@@ -39,25 +36,6 @@ MODELS = {
                     attention_bias=True)),
 }  # fmt: skip
 PROMPT = [3, 14, 15, 9, 26, 5, 35]
-
-
-def fill(model: torch.nn.Module, seed: int) -> None:
-    """Random weights that keep activations near 1; transformers itself starts biases at zero."""
-    generator = torch.Generator().manual_seed(seed)
-
-    def normal(shape: torch.Size) -> torch.Tensor:
-        return torch.randn(shape, generator=generator, dtype=torch.float32)
-
-    with torch.no_grad():
-        for name, parameter in sorted(model.named_parameters()):
-            if name.endswith("bias"):
-                parameter.copy_(0.5 * normal(parameter.shape))
-            elif "norm" in name:
-                parameter.copy_(1 + 0.1 * normal(parameter.shape))
-            elif "embed" in name:
-                parameter.copy_(normal(parameter.shape))
-            else:
-                parameter.copy_(normal(parameter.shape) / math.sqrt(parameter.shape[1]))
 
 
 def golden(folder: Path) -> dict[str, torch.Tensor]:
@@ -88,10 +66,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, default=Path(__file__).parent)
     out = parser.parse_args().out
-    for package, pinned in PINNED.items():
-        found = importlib.metadata.version(package)
-        if found.split("+")[0] != pinned:
-            raise SystemExit(f"{package} {found} is installed; the fixtures need {pinned}")
+    check_versions()
     torch.set_num_threads(1)
     for name, spec in MODELS.items():
         folder = out / name

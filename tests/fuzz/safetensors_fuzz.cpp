@@ -11,7 +11,8 @@
 #include <string_view>
 #include <vector>
 
-#include <tpsim/checkpoint/model_config.hpp>
+#include <tpsim/checkpoint/bound_model.hpp>
+#include <tpsim/checkpoint/moe_config.hpp>
 #include <tpsim/checkpoint/safetensors.hpp>
 
 namespace {
@@ -82,9 +83,13 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   run([&] { check_file(std::vector<std::byte>(bytes, bytes + size)); });
   run([&] { check_file(with_length(text)); });
   run([&] {
-    const tpsim::ModelConfig config = tpsim::parse_model_config(text, "config.json");
-    require(config.hidden_size > 0 && config.num_key_value_heads > 0 && config.head_dim > 0);
-    require(config.num_attention_heads % config.num_key_value_heads == 0);
+    const tpsim::BoundModel model = tpsim::bind_model(text, "config.json", tpsim::ConfigUse::sizes);
+    const tpsim::QkvShape& q = model.shape.layers.front().attention.qkv;
+    require(q.hidden > 0 && q.kv_heads > 0 && q.head_dim > 0 && q.heads % q.kv_heads == 0);
+  });
+  run([&] {
+    const auto config = tpsim::parse_moe_config(text, "config.json");
+    require(!config || config->num_attention_heads % config->num_key_value_heads == 0);
   });
   return 0;
 }

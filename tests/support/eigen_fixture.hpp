@@ -7,6 +7,7 @@
 #include <omp.h>
 #endif
 
+#include <properties/threads.hpp>
 #include <tpsim/backend/eigen/eigen_backend.hpp>
 
 namespace tpsim::test_eigen {
@@ -63,23 +64,7 @@ typename EigenBackend<Real>::Tensor reduce(const EigenBackend<Real>& b, const Te
   for (const auto& p : parts) in.push_back(&p);
   return b.reduce(op, in);
 }
-/// Sets the number of threads for a scope.
-class Threads {
- public:
-#ifdef _OPENMP
-  explicit Threads(int n) : before_(omp_get_max_threads()) { omp_set_num_threads(n); }
-  ~Threads() { omp_set_num_threads(before_); }
-#else
-  explicit Threads(int /*n*/) {}
-#endif
-  Threads(const Threads&) = delete;
-  Threads& operator=(const Threads&) = delete;
-
-#ifdef _OPENMP
- private:
-  int before_;
-#endif
-};
+using properties::Threads;
 using Exact = Matrix<long double>;
 template <class Real>
 Exact exact(const eigen::Tensor<Real>& x) {

@@ -3,9 +3,11 @@
 #pragma once
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include <tpsim/comm/communicator.hpp>
+#include <tpsim/core/bytes.hpp>
 
 namespace tpsim::test {
 
@@ -50,6 +52,17 @@ class PlainOps : public TensorOps {
                                  Index length) const override {
     return {new Plain(cut(of(in), dim, start, length)), [](void* p) { delete &to(p); }};
   }
+  [[nodiscard]] bool leaves_process() const override { return true; }
+  [[nodiscard]] Bytes pack(const void* t) const override {
+    ByteWriter w;
+    w.put(of(t).rows), w.put(of(t).cols), w.put(of(t).type);
+    w.put_all(std::span<const double>(of(t).values));
+    return std::move(w.bytes);
+  }
+  void unpack(std::span<const std::byte> bytes, void* out) const override { to(out) = made(bytes); }
+  [[nodiscard]] Owned make_unpacked(std::span<const std::byte> bytes) const override {
+    return {new Plain(made(bytes)), [](void* p) { delete &to(p); }};
+  }
   Buffer operator()(Plain& t) const { return {this, &t}; }
 
   static Plain join(const Plain& a, const Plain& b, int dim) {
@@ -74,6 +87,13 @@ class PlainOps : public TensorOps {
  private:
   static const Plain& of(const void* t) { return *static_cast<const Plain*>(t); }
   static Plain& to(void* t) { return *static_cast<Plain*>(t); }
+  static Plain made(std::span<const std::byte> bytes) {
+    ByteReader r(bytes);
+    Plain x;
+    x.rows = r.get<Index>(), x.cols = r.get<Index>(), x.type = r.get<DType>();
+    x.values = r.get_vector<double>();
+    return x;
+  }
 };
 
 }  // namespace tpsim::test

@@ -21,7 +21,6 @@ namespace tpsim::test {
 struct Ran {
   int status = 0;  ///< exit status; 128 + signal when it was killed
   std::string out, err;
-  double cpu_seconds = 0;
   long most_kib = 0;  ///< largest resident memory
 };
 
@@ -69,11 +68,8 @@ inline Ran run_tpsim(const std::vector<std::string>& arguments, const Environmen
   rusage used{};
   wait4(child, &state, 0, &used);
 
-  const auto seconds = [](const timeval& t) {
-    return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec);
-  };
   return {WIFEXITED(state) ? WEXITSTATUS(state) : 128 + WTERMSIG(state), read_text(out),
-          read_text(err), seconds(used.ru_utime) + seconds(used.ru_stime), used.ru_maxrss};
+          read_text(err), used.ru_maxrss};
 }
 
 /// "--tp 4 --layer qkv" as words; for arguments without blanks or quotes.

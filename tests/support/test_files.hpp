@@ -103,6 +103,7 @@ std::string missing(const Action& action, const std::vector<std::string>& phrase
 inline const char* small_config =
     R"({"model_type": "llama", "hidden_size": 4, "num_attention_heads": 2,
         "num_key_value_heads": 1, "intermediate_size": 6, "num_hidden_layers": 11,
-        "vocab_size": 8, "torch_dtype": "float32"})";
+        "vocab_size": 8, "hidden_act": "silu", "max_position_embeddings": 16,
+        "torch_dtype": "float32"})";
 
 }  // namespace tpsim::test

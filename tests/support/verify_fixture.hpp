@@ -25,6 +25,20 @@ inline LayerSpec small(const std::string& layer, int tp) {
   s.parts = {{"gate", 16}, {"up", 8}};
   s.qkv = {32, 6, 8, 2, 0};
   s.intermediate = 16;
+  s.vocab = 24;
+  return s;
+}
+
+/// An embedding or a head of 6 columns. @param cut  "padded(64)"
+inline LayerSpec vocab_layer(const std::string& layer, int tp, Index vocab,
+                             const std::string& cut) {
+  LayerSpec s;
+  s.layer = layer;
+  s.tp = tp;
+  s.tokens = 5;
+  s.vocab = vocab;
+  s.vocab_cut = cut;
+  s.qkv.hidden = 6;
   return s;
 }
 

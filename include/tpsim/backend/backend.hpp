@@ -6,6 +6,7 @@
 #include <concepts>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include <tpsim/comm/communicator.hpp>
 #include <tpsim/layout/full_tensor.hpp>
@@ -87,6 +88,56 @@ concept Backend =
     BackendHasTensorAndParam<B> && BackendHasShape<B> && BackendHasEmpty<B> && BackendHasCopy<B> &&
     BackendHasLinear<B> && BackendHasAddBias<B> && BackendHasMul<B> && BackendHasSilu<B> &&
     BackendHasSlice<B> && BackendHasConcat<B> && BackendHasReduce<B>;
+
+/// fill_zeros(param, row, rows): rows [row, row + rows) of `param` := 0, the padding of a tensor
+/// that is smaller than the ranks' parameters together.
+template <class B>
+concept BackendHasFillZeros =
+    requires(B& b, typename B::Param& param, Index i) { b.fill_zeros(param, i, i); };
+
+/// lookup(table, rows): token t is row rows[t] of `table` [rows, columns] -> [tokens, columns]. A
+/// row outside the table reads its nearest row, as an index that is clamped: never elsewhere.
+template <class B>
+concept BackendHasLookup =
+    requires(B& b, const typename B::Param& table, const std::vector<Index>& rows) {
+      { b.lookup(table, rows) } -> std::same_as<typename B::Tensor>;
+    };
+
+/// keep_tokens(x, keep): token t as it is where keep[t], else zeros.
+template <class B>
+concept BackendHasKeepTokens =
+    requires(B& b, const typename B::Tensor& x, const std::vector<bool>& keep) {
+      { b.keep_tokens(x, keep) } -> std::same_as<typename B::Tensor>;
+    };
+
+/// What the layers of the vocabulary need beside it.
+template <class B>
+concept VocabBackend =
+    Backend<B> && BackendHasFillZeros<B> && BackendHasLookup<B> && BackendHasKeepTokens<B>;
+
+/// The row of a table of `rows` rows that a lookup of `row` reads.
+/// @throws LayoutError (cover) for a table without rows
+[[nodiscard]] inline Index clamped_row(Index row, Index rows) {
+  if (rows <= 0)
+    throw LayoutError("a lookup in a table without rows",
+                      {{"cover", "there is no row " + std::to_string(row)}});
+  return row < 0 ? 0 : row < rows ? row : rows - 1;
+}
+/// Shared by every backend's fill_zeros(). @throws LayoutError (cover)
+inline void require_rows_fit(Shape param, Index row, Index rows) {
+  if (row < 0 || rows < 0 || row > param.rows() - rows)
+    throw LayoutError(
+        "cannot fill rows with zeros",
+        {{"cover", "the parameter " + param.str() + " has no rows [" + std::to_string(row) + ", " +
+                       std::to_string(row + rows) + ")"}});
+}
+/// One for each token. @throws LayoutError (divide)
+inline void require_keep_fits(Index tokens, const std::vector<bool>& keep) {
+  if (static_cast<Index>(keep.size()) != tokens)
+    throw LayoutError("a mask needs one entry for each token",
+                      {{"divide", std::to_string(keep.size()) + " entries for " +
+                                      std::to_string(tokens) + " tokens"}});
+}
 
 /// Shared by every backend's copy(): both ends inside, the other dimension equal.
 /// @throws LayoutError (cover)

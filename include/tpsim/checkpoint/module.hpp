@@ -24,6 +24,7 @@ struct LinearWeights {
   std::string name;                      ///< the last path component: "q_proj"
   CheckpointTensor weight;               ///< [out, in]
   std::optional<CheckpointTensor> bias;  ///< [out]
+  std::optional<int> tp_dim;             ///< the dimension that the plan cuts, if any
 };
 
 struct ModuleWeights {
@@ -36,9 +37,10 @@ struct ModuleWeights {
 
 /// Looks up the module that owns the tensors: `model.layers.0.self_attn` gives q, k and v;
 /// `model.layers.0.mlp` gate, up and down; `model.layers.0.self_attn.o_proj` or `lm_head` one
-/// layer. Shapes and biases must be those that config.json says. Opens only the files with these
-/// tensors.
-/// @throws LayoutError with every broken rule; an unknown module gets the nearest name as hint
+/// layer. Shapes and biases must be those that the plan with config.json says. Opens only the files
+/// with these tensors.
+/// @throws LayoutError with every broken rule, and for a tensor that holds several parts (a fused
+///   qkv); an unknown module gets the nearest name as hint
 [[nodiscard]] ModuleWeights read_module(const Checkpoint& checkpoint, std::string_view module);
 
 }  // namespace tpsim

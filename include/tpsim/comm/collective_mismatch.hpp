@@ -16,6 +16,7 @@ namespace tpsim {
 struct RankReport {
   int rank = 0;                    ///< in the world
   bool returned = false;           ///< its function ended; the fields of the call are then its last
+  bool meeting = false;            ///< it waits in VirtualRanks::meet; likewise
   Index collectives = 0;           ///< how many it completed, over all groups
   std::optional<CollectiveOp> op;  ///< none if it returned without any collective
   Reduction reduction = Reduction::sum;
@@ -26,14 +27,14 @@ struct RankReport {
   std::string group;    ///< "world", "world/0", ...
   int group_rank = -1;  ///< its rank inside `group`
   Index sequence = 0;   ///< number of the collective inside `group`, from 0
-  std::source_location at;
+  CallSite at;
 
   /// "all_reduce(sum) [4, 8] f32 in world #0 at tpsim/layers/linear.hpp:120"
   [[nodiscard]] std::string str() const {
     std::string text;
-    if (returned) {
-      text = "returned after " + std::to_string(collectives) +
-             (collectives == 1 ? " collective" : " collectives");
+    if (returned || meeting) {
+      text = (returned ? "returned after " : "waits outside of a collective after ") +
+             std::to_string(collectives) + (collectives == 1 ? " collective" : " collectives");
       if (!op) return text;
       text += ", the last ";
     }

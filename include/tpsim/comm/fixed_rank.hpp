@@ -23,8 +23,8 @@ class FixedRank final : public Communicator {
   [[nodiscard]] int size() const override { return size_; }
   [[nodiscard]] std::string_view group() const override { return "fixed"; }
   /// @throws std::logic_error always, as every collective here does
-  [[nodiscard]] std::unique_ptr<Communicator> split(int /*color*/, int /*key*/,
-                                                    Site /*at*/ = Site::current()) override {
+  [[nodiscard]] std::unique_ptr<Communicator> split(
+      int /*color*/, int /*key*/, Site /*at*/ = std::source_location::current()) override {
     refuse(CollectiveOp::split);
   }
 

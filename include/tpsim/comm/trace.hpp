@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <source_location>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,7 +12,7 @@
 namespace tpsim {
 
 /// "tpsim/layers/linear.hpp:120": from the last folder named tpsim, else the file name alone.
-[[nodiscard]] inline std::string where(const std::source_location& at) {
+[[nodiscard]] inline std::string where(const CallSite& at) {
   const std::string_view path = at.file_name();
   std::size_t begin = path.rfind("/tpsim/");
   if (begin == std::string_view::npos) begin = path.rfind('/');
@@ -32,7 +31,7 @@ struct CollectiveRecord {
   Index bytes = 0;           ///< of that input; 0 for barrier and split
   Index array_bytes = 0;     ///< of the whole array: the inputs of a gather together, else `bytes`
   Index sequence = 0;        ///< how many collectives the group had completed before
-  std::source_location at;   ///< the caller on the group's rank 0
+  CallSite at;               ///< the caller on the group's rank 0
 };
 
 /// Records in the order of completion.

@@ -42,6 +42,11 @@ class VirtualRanks {
                 const_cast<void*>(static_cast<const void*>(std::addressof(f))));
   }
 
+  /// For the function: waits until every rank has come here or returned. It is no collective, is
+  /// not traced, and ranks of a real world need none: between setting up and what is looked at.
+  /// @param comm  the one that run() gave to this rank
+  static void meet(Communicator& comm) { dynamic_cast<detail::RankCommunicator&>(comm).meet(); }
+
   [[nodiscard]] int size() const { return world_->size(); }
   /// The collectives of the last run, in order of completion.
   [[nodiscard]] const Trace& trace() const { return world_->trace(); }

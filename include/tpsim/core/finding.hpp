@@ -4,6 +4,8 @@
 
 #include <string>
 
+#include <tpsim/core/bytes.hpp>
+
 namespace tpsim {
 
 /// A check that failed, in words. Findings come from verification alone: nothing here knows which
@@ -17,5 +19,19 @@ struct Finding {
   std::string repair = {};   ///< what would be right; may be empty
   friend bool operator==(const Finding&, const Finding&) = default;
 };
+
+/// As bytes, for another process.
+inline void put(ByteWriter& w, const Finding& f) {
+  w.put(f.rank);
+  for (const std::string* text : {&f.check, &f.tensor, &f.message, &f.cause, &f.repair})
+    w.put_text(*text);
+}
+[[nodiscard]] inline Finding get_finding(ByteReader& r) {
+  Finding f;
+  f.rank = r.get<int>();
+  for (std::string* text : {&f.check, &f.tensor, &f.message, &f.cause, &f.repair})
+    *text = r.get_text();
+  return f;
+}
 
 }  // namespace tpsim

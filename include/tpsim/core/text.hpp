@@ -3,9 +3,21 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace tpsim {
+
+/// The pieces of `text` between each `at`; one more than there are of them.
+[[nodiscard]] inline std::vector<std::string> split(std::string_view text, std::string_view at) {
+  std::vector<std::string> out;
+  for (std::size_t end = text.find(at); end != std::string_view::npos; end = text.find(at)) {
+    out.emplace_back(text.substr(0, end));
+    text.remove_prefix(end + at.size());
+  }
+  out.emplace_back(text);
+  return out;
+}
 
 /// "1", "1 or 2", "1, 2 or 4".
 [[nodiscard]] inline std::string or_list(const std::vector<std::string>& words) {

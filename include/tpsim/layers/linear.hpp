@@ -31,6 +31,8 @@ class LinearBase {
   [[nodiscard]] int tp_size() const { return tp_size_; }
   /// 0: rows are cut, 1: columns are cut, nothing: every rank holds all.
   [[nodiscard]] std::optional<int> tp_dim() const { return tp_dim_; }
+  /// Must the caller still sum the result over the ranks?
+  [[nodiscard]] bool is_partial() const { return partial_; }
   /// The bias that the caller must add itself, once; null unless skip_bias_add.
   [[nodiscard]] const Param* skipped_bias() const {
     return skip_bias_add_ && bias ? &*bias : nullptr;
@@ -59,6 +61,7 @@ class LinearBase {
   int tp_rank_, tp_size_;
   std::optional<int> tp_dim_;
   bool skip_bias_add_;
+  bool partial_ = false;
 };
 
 /// Every rank holds and computes all of it.
@@ -276,7 +279,9 @@ class RowParallelLinear : public LinearBase<B> {
              Shape(out, (require(row_violations(in, out, o, tp.size())), divide(in, tp.size()))),
              o.bias, 1, o.skip_bias_add),
         input_is_parallel_(o.input_is_parallel),
-        reduce_results_(o.reduce_results) {}
+        reduce_results_(o.reduce_results) {
+    this->partial_ = !o.reduce_results && tp.size() > 1;
+  }
 
   void weight_loader(Param& param, const FullTensor& loaded) {
     const Shape shape = this->backend_->shape(param);

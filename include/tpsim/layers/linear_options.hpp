@@ -37,6 +37,11 @@ struct MergedPart {
   Index rows = 0;
 };
 
+/// The parts of a gated MLP's first layer.
+[[nodiscard]] inline std::vector<MergedPart> gate_up(Index intermediate) {
+  return {{"gate", intermediate}, {"up", intermediate}};
+}
+
 /// Sizes of a fused query/key/value projection, of the whole model.
 struct QkvShape {
   Index hidden = 0, head_dim = 0, heads = 0, kv_heads = 0;
@@ -49,10 +54,15 @@ template <Backend B>
 using FullParams = std::map<std::string, typename B::Param, std::less<>>;
 
 /// x W^T (+ b) on the tensors PREFIXweight and PREFIXbias; no bias when there is none.
+/// @throws LayoutError (names) when there is no PREFIXweight
 template <Backend B>
 [[nodiscard]] typename B::Tensor full_linear(B& b, const typename B::Tensor& x,
                                              const FullParams<B>& t, const std::string& prefix) {
-  typename B::Tensor y = b.linear(x, t.find(prefix + "weight")->second);
+  const auto weight = t.find(prefix + "weight");
+  if (weight == t.end())
+    throw LayoutError("full() reads a tensor that is not there",
+                      {{"names", "the checkpoint has no " + prefix + "weight"}});
+  typename B::Tensor y = b.linear(x, weight->second);
   const auto bias = t.find(prefix + "bias");
   return bias == t.end() ? std::move(y) : b.add_bias(y, bias->second);
 }
@@ -88,10 +98,16 @@ template <Backend B>
 
 // Every rule that the sizes break, all at once; empty means legal. ------------------------------
 
-[[nodiscard]] std::vector<Violation> inline linear_violations(Index in, Index out) {
+/// Tells of a size that is not positive, and whether it is.
+inline bool add_unless_positive(std::vector<Violation>& v, Index n, const std::string& what) {
+  if (n <= 0) v.push_back({"divide", what + " is " + std::to_string(n) + ", it must be positive"});
+  return n > 0;
+}
+
+[[nodiscard]] inline std::vector<Violation> linear_violations(Index in, Index out) {
   std::vector<Violation> v;
-  if (in <= 0) v.push_back({"divide", "in is " + std::to_string(in) + ", it must be positive"});
-  if (out <= 0) v.push_back({"divide", "out is " + std::to_string(out) + ", it must be positive"});
+  add_unless_positive(v, in, "in");
+  add_unless_positive(v, out, "out");
   return v;
 }
 
@@ -128,12 +144,7 @@ template <Backend B>
 
 [[nodiscard]] inline std::vector<Violation> qkv_violations(const QkvShape& s, Index tp) {
   std::vector<Violation> v;
-  const auto positive = [&](Index n, const char* what) {
-    if (n <= 0)
-      v.push_back(
-          {"divide", std::string(what) + " is " + std::to_string(n) + ", it must be positive"});
-    return n > 0;
-  };
+  const auto positive = [&](Index n, const char* what) { return add_unless_positive(v, n, what); };
   positive(s.hidden, "hidden");
   positive(s.head_dim, "head_dim");
   if (s.v_head_dim != 0) positive(s.v_head_dim, "v_head_dim");

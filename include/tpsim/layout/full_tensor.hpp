@@ -25,6 +25,13 @@ struct LogicalTensor {
 };
 using Logical = std::shared_ptr<const LogicalTensor>;
 
+/// Stands for the rows of zeros that a parameter has beside the checkpoint's: padding.
+[[nodiscard]] inline const Logical& zero_rows() {
+  static const Logical zeros = std::make_shared<LogicalTensor>("zeros", Shape(0, 0));
+  return zeros;
+}
+[[nodiscard]] inline bool is_zeros(const Logical& tensor) { return tensor == zero_rows(); }
+
 /// A rectangle that came from a logical tensor: element (row + i, col + j) of the destination is
 /// element (src_row + i * src_stride, src_col + j) of `tensor`. `tensor` is never null.
 struct Piece {

@@ -2,37 +2,24 @@
 // Element-by-element comparison of what the ranks return with full(), and with each other.
 #pragma once
 
-#include <tpsim/verify/report.hpp>
+#include <tpsim/verify/cause.hpp>
+#include <tpsim/verify/output_place.hpp>
 #include <tpsim/verify/run_ranks.hpp>
 
 namespace tpsim {
 
-/// "k column 5 (kv head 0)" for column `column` of what a rank returns.
+/// "k column 5 (head 0)" for column `column` of what a rank returns.
 [[nodiscard]] inline std::string output_place(const Subject& subject, std::size_t rank,
                                               Index column) {
-  for (std::size_t k = 0; k < subject.outputs.size(); ++k) {
-    const Runs& columns = subject.outputs[k].columns[rank];
-    if (column >= columns.size()) {
-      column -= columns.size();
-      continue;
-    }
-    const std::vector<DeclaredPart>& parts = subject.params.front().parts;
-    std::string text = "column " + std::to_string(column);
-    if (subject.outputs.size() > 1 && k < parts.size()) {
-      text = parts[k].label + " " + text;
-      if (parts[k].granule > 1)
-        text += " (head " + std::to_string(columns[column] / parts[k].granule) + ")";
-    }
-    return text;
-  }
-  return "column " + std::to_string(column);
+  return column_text(place_of(subject, rank, 0, column));
 }
 
 /// Adds to `result` the elements compared, and a finding for each rank that differs from full().
-/// `at(tensor, row, column)` is the element; == decides.
-template <class B, class At>
+/// `at(tensor, row, column)` is the element; == decides. `cause(rank)` says why it may be.
+template <class B, class At, class Why>
 void compare_with_full(const Subject& subject, B& reference, const RankRuns<B>& runs,
-                       const std::vector<typename B::Tensor>& full, At at, CheckResult& result) {
+                       const std::vector<typename B::Tensor>& full, At at, Why cause,
+                       CheckResult& result) {
   for (std::size_t r = 0; r < runs.outputs.size(); ++r) {
     if (!runs.outputs[r]) continue;
     const typename B::Tensor wanted = expected_output(reference, subject, full, r);
@@ -54,12 +41,14 @@ void compare_with_full(const Subject& subject, B& reference, const RankRuns<B>& 
       ++wrong;
     }
     result.compared += shape.size();
-    if (wrong > 0)
-      result.findings.push_back({result.id, static_cast<int>(r), "output",
-                                 who + " differs from full() in " + std::to_string(wrong) + " of " +
-                                     std::to_string(shape.cols()) + " columns, first at " +
-                                     output_place(subject, r, first),
-                                 "", ""});
+    if (wrong == 0) continue;
+    // The first few ranks tell enough.
+    auto [why, repair] = result.findings.size() < 8 ? cause(r) : Cause{};
+    result.findings.push_back({result.id, static_cast<int>(r), "output",
+                               who + " differs from full() in " + std::to_string(wrong) + " of " +
+                                   std::to_string(shape.cols()) + " columns, first at " +
+                                   output_place(subject, r, first),
+                               std::move(why), std::move(repair)});
   }
 }
 

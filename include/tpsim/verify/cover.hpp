@@ -28,6 +28,14 @@ inline void append_rects(std::vector<Rect>& out, const Runs& rows, const Runs& c
   }
 }
 
+/// Below the rank's own rows, a copy of the row that pads them there.
+[[nodiscard]] inline bool fills_padding(const DeclaredParam& declared, std::size_t rank,
+                                        const Piece& p) {
+  if (declared.fill != Fill::last || declared.padding_of(rank) == 0) return false;
+  const auto [offset, size] = part_rows(declared, declared.parts.size() - 1, rank);
+  return p.row >= offset + size && is_last_row(declared, p);
+}
+
 struct CoverDifference {
   Rect where;
   Index seen = 0, wanted = 0;
@@ -94,16 +102,18 @@ struct UnitCount {
                                              const std::vector<HeldRank>& held) {
   CheckResult result{.id = "cover"};
   std::map<std::string, std::vector<detail::Rect>> seen;
-  for (const HeldRank& rank : held)
-    for (const HeldParam& param : rank)
-      for (const Piece& p : param.pieces) {
+  for (std::size_t r = 0; r < held.size(); ++r)
+    for (std::size_t k = 0; k < held[r].size(); ++k)
+      for (const Piece& p : held[r][k].pieces) {
+        if (detail::fills_padding(subject.params[k], r, p)) continue;
         Runs rows;
         rows.append({p.src_row, p.rows, p.src_stride});
         detail::append_rects(seen[p.tensor->name], rows,
                              Runs::range(p.src_col, p.src_col + p.cols));
       }
 
-  std::array<detail::UnitCount, 3> units{{{"rows"}, {"columns"}, {"bias entries"}}};
+  std::array<detail::UnitCount, 4> units{
+      {{"rows"}, {"columns"}, {"bias entries"}, {"entries of vectors"}}};
   std::string shared;
   for (const DeclaredParam& param : subject.params)
     for (const DeclaredPart& part : param.parts) {
@@ -115,7 +125,9 @@ struct UnitCount {
       }
       const Shape full = part.tensor->shape;
       const Index size = full.dim(param.tp_dim == 1 ? 1 : 0);
-      detail::UnitCount& unit = units[full.rank() == 1 ? 2U : param.tp_dim == 1 ? 1U : 0U];
+      detail::UnitCount& unit = units[full.rank() == 1    ? (param.name.ends_with("bias") ? 2U : 3U)
+                                      : param.tp_dim == 1 ? 1U
+                                                          : 0U];
       unit.all += size;
       if (copies == size)
         unit.once += size;
@@ -136,7 +148,7 @@ struct UnitCount {
                         ", wanted " + detail::on_ranks(d.wanted),
              .cause = d.seen == 0         ? "no rank reads them"
                       : d.seen > d.wanted ? "ranks read the same part"
-                                          : "a rank reads another part",
+                                          : "a rank reads another part, or nothing",
              .repair = "the ranks' offsets must step by the shard's size and cover the tensor"});
       }
     }

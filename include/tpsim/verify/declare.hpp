@@ -6,8 +6,8 @@
 #include <tpsim/core/text.hpp>
 #include <tpsim/layout/cut.hpp>
 #include <tpsim/layout/expression.hpp>
-#include <tpsim/layout/row_identity.hpp>
 #include <tpsim/verify/layer_spec.hpp>
+#include <tpsim/verify/plan_subject.hpp>
 #include <tpsim/verify/subject.hpp>
 
 namespace tpsim {
@@ -22,7 +22,7 @@ namespace tpsim {
             {"d", s.qkv.head_dim},
             {"m", s.qkv.v_head()}};
   Axes axes;
-  const std::vector<MergedPart> parts = s.layer == "mlp" ? gate_up_parts(s) : s.parts;
+  const std::vector<MergedPart> parts = s.layer == "mlp" ? gate_up(s.intermediate) : s.parts;
   bool equal = !parts.empty();
   for (std::size_t k = 0; k < parts.size(); ++k) {
     axes["n" + std::to_string(k)] = parts[k].rows;
@@ -63,14 +63,8 @@ class Declaration {
   /// A tensor of the checkpoint with its layout; `logical` what its parts stand for.
   void disk(const std::string& name, Shape shape, RowLayout layout, std::vector<Logical> logical,
             const std::string& param) {
-    auto stored = std::make_shared<StoredTensor>();
-    stored->name = name;
-    stored->shape = shape;
-    std::size_t next = 0;
-    stored->identity = row_identity(layout, [&](std::string_view) { return logical[next++]; });
-    if (const auto it = spec_.values.find(name); it != spec_.values.end())
-      stored->values = it->second;
-    subject_.tensors.push_back({std::move(stored), std::move(layout), std::move(logical), param});
+    subject_.tensors.push_back(
+        disk_tensor(name, shape, std::move(layout), std::move(logical), param, spec_.values));
   }
 
   /// A weight or bias that has a parameter of its own, cut along `tp_dim`.
@@ -184,7 +178,8 @@ inline void declare(Subject& subject, const LayerSpec& s) {
     if (s.bias) d.merged(prefix + "bias", 0, rules, s.disk, axes);
   };
   const auto output_of_part = [&](std::size_t k) {
-    subject.outputs.push_back({k, subject.params[0].parts[k].rows});
+    const DeclaredPart& part = subject.params[0].parts[k];
+    subject.outputs.push_back({k, part.rows, part.label, part.granule});
   };
   const auto bias_follows_weight = [&](std::size_t weight, std::size_t bias) {
     for (std::size_t k = 0; k < subject.params[weight].parts.size(); ++k)
@@ -207,13 +202,13 @@ inline void declare(Subject& subject, const LayerSpec& s) {
     replicated_input(s.in);
     for (std::size_t k = 0; k < s.parts.size(); ++k) {
       if (s.gather_output)
-        subject.outputs.push_back({k, d.whole(s.parts[k].rows)});
+        subject.outputs.push_back({k, d.whole(s.parts[k].rows), s.parts[k].name});
       else
         output_of_part(k);
     }
     if (s.bias) bias_follows_weight(0, 1);
   } else if (s.layer == "mlp") {
-    merged("gate_up_proj.", s.qkv.hidden, merged_rules(gate_up_parts(s)));
+    merged("gate_up_proj.", s.qkv.hidden, merged_rules(gate_up(s.intermediate)));
     const std::size_t down = subject.params.size();
     d.single("down_proj.weight", "down_proj.weight", Shape(s.qkv.hidden, s.intermediate), 1);
     if (s.bias) d.single("down_proj.bias", "down_proj.bias", Shape(s.qkv.hidden), std::nullopt);

@@ -1,52 +1,36 @@
 // SPDX-License-Identifier: MIT
-// The faults that exist, by name.
+// The faults that exist, by name: each a variation of the real code, wrong in a way in which real
+// engines were.
 #pragma once
 
 #include <algorithm>
 #include <string>
 #include <vector>
 
+#include <tpsim/verify/faults/comm_faults.hpp>
+#include <tpsim/verify/faults/decoder_faults.hpp>
+#include <tpsim/verify/faults/forward_faults.hpp>
+#include <tpsim/verify/faults/loader_faults.hpp>
+#include <tpsim/verify/faults/vocab_faults.hpp>
+
 namespace tpsim {
 
-/// A fault by name, and the layers that it can be put into.
-struct Fault {
-  std::string name;
-  std::vector<std::string> layers;
-  std::string summary;
-  [[nodiscard]] bool applies_to(const std::string& layer) const {
-    return std::find(layers.begin(), layers.end(), layer) != layers.end();
-  }
-};
-
 [[nodiscard]] inline const std::vector<Fault>& faults() {
-  static const std::vector<Fault> all{
-      {"gate-up-exchanged",
-       {"merged", "mlp"},
-       "the loader swaps the shard ids of gate and up, at every tp"},
-      {"k-v-exchanged", {"qkv"}, "the loader swaps the shard ids of k and v"},
-      {"fused-cut-as-one",
-       {"qkv", "merged"},
-       "a fused tensor is cut as one block instead of part by part"},
-      {"kv-head-modulo",
-       {"qkv"},
-       "rank r takes kv head r % kv_heads instead of r / (tp / kv_heads)"},
-      {"rank-zero",
-       {"column", "row", "merged", "qkv"},
-       "the loader takes the rank as 0: every rank holds the first part"},
-      {"off-by-one-rows",
-       {"column", "merged", "qkv", "replicated", "mlp"},
-       "the loader starts one row too late"},
-      {"never-written",
-       {"column", "row", "merged", "qkv", "replicated", "mlp"},
-       "the last weight of the checkpoint is never loaded"},
-      {"bias-on-every-rank",
-       {"row", "mlp"},
-       "every rank adds the row-parallel bias before the sum"},
-      {"missing-all-reduce", {"row", "mlp"}, "the partial products are never summed"},
-      {"doubled-all-reduce", {"row", "mlp"}, "the partial products are summed twice"},
-      {"sub-group-all-reduce", {"row", "mlp"}, "the sum runs over one half of the ranks only"},
-  };
+  static const std::vector<Fault> all = [] {
+    std::vector<Fault> list;
+    for (auto part : {detail::loader_faults(), detail::forward_faults(), detail::comm_faults(),
+                      detail::vocab_faults(), detail::decoder_faults()})
+      list.insert(list.end(), part.begin(), part.end());
+    return list;
+  }();
   return all;
+}
+
+/// The fault of this name; null for none.
+[[nodiscard]] inline const Fault* find_fault(const std::string& name) {
+  const auto it = std::find_if(faults().begin(), faults().end(),
+                               [&](const Fault& f) { return f.name == name; });
+  return it == faults().end() ? nullptr : &*it;
 }
 
 }  // namespace tpsim

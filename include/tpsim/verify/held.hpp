@@ -18,6 +18,7 @@ struct HeldParam {
   std::vector<Piece> pieces;  ///< by row, then column; no two overlap
   Runs unwritten;             ///< rows with an element that nothing was copied to
   Runs overwritten;           ///< rows with an element that was copied to twice
+  Runs zeros = {};            ///< rows that were filled with zeros
 };
 /// All parameters of one rank, in the order of Subject::params.
 using HeldRank = std::vector<HeldParam>;
@@ -39,6 +40,26 @@ struct HeldRun {
 }
 
 namespace detail {
+
+/// One row that is a copy of the last row of the param's last part, whole?
+[[nodiscard]] inline bool is_last_row(const DeclaredParam& declared, const Piece& p) {
+  const Logical& tensor = declared.parts.back().tensor;
+  return p.rows == 1 && p.tensor == tensor && p.src_row == tensor->shape.rows() - 1 && p.col == 0 &&
+         p.src_col == 0 && p.cols == tensor->shape.cols();
+}
+/// Are the rows [begin, end) padding as it is declared, and no other rows zeros?
+[[nodiscard]] inline bool is_padding(const DeclaredParam& declared, const HeldParam& held,
+                                     Index begin, Index end) {
+  if (declared.fill == Fill::zero) return held.zeros == Runs::range(begin, end);
+  Index next = begin;
+  for (const Piece& p : held.pieces) {
+    if (p.row + p.rows <= begin) continue;
+    if (p.row != next || !is_last_row(declared, p)) return false;
+    ++next;
+  }
+  return next == end && held.zeros.empty();
+}
+
 inline void append_run(std::vector<HeldRun>& out, Index begin, const Logical& tensor,
                        const Runs& source) {
   if (!out.empty() && out.back().tensor == tensor && tensor &&

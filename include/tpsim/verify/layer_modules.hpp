@@ -4,13 +4,15 @@
 
 #include <functional>
 
+#include <tpsim/layers/load.hpp>
 #include <tpsim/layers/mlp.hpp>
 #include <tpsim/verify/layer_spec.hpp>
 #include <tpsim/verify/subject.hpp>
+#include <tpsim/verify/variation.hpp>
 
 namespace tpsim {
 
-/// The classes under test. A fault replaces one of them (verify/faults.hpp).
+/// The classes under test; FaultyLayers (verify/faulty_layers.hpp) puts others in their place.
 struct RealLayers {
   template <class B>
   using Replicated = ReplicatedLinear<B>;
@@ -28,22 +30,16 @@ namespace detail {
 
 [[nodiscard]] inline bool is_bias(const DiskTensor& t) { return t.stored->shape.rank() == 1; }
 
-/// Hands a tensor to the weight_loader, as an engine's model file does: the shard id for a separate
-/// part, the layout for a fused tensor, nothing for a plain layer.
+/// Hands a tensor to the weight_loader.
 template <class Layer>
 void load_into(Layer& layer, const DiskTensor& t) {
-  if (is_bias(t) && !layer.bias)
-    throw LayoutError("the layer has no bias for " + t.stored->name,
-                      {{"names", "unexpected tensor"}});
-  auto& param = is_bias(t) ? *layer.bias : layer.weight;
-  if constexpr (requires { layer.weight_loader(param, t.view(), t.layout); }) {
-    if (t.layout.parts().size() == 1)
-      layer.weight_loader(param, t.view(), t.layout.parts()[0].label);
-    else
-      layer.weight_loader(param, t.view(), t.layout);
-  } else {
-    layer.weight_loader(param, t.view());
-  }
+  load_tensor(layer, is_bias(t), t.view(), t.layout);
+}
+
+/// Tells a layer that can be wrong in which way it is.
+template <class Layer>
+void apply_change(Layer& layer, LayerChange change) {
+  if constexpr (requires { layer.change; }) layer.change = change;
 }
 
 /// One linear layer and what its caller does: sums what reduce_results left partial, and adds the
@@ -52,13 +48,15 @@ template <class B, class Layer>
 class LinearModule final : public ModuleOn<B> {
  public:
   template <class... Args>
-  LinearModule(B& b, Communicator& comm, const LayerSpec& s, Args&&... args)
+  LinearModule(B& b, Communicator& comm, const LayerSpec& s, LayerChange change, Args&&... args)
       : backend_(&b),
         comm_(&comm),
         prefix_(s.prefix),
         reduce_(!s.reduce_results && s.layer == "row"),
         skip_bias_add_(s.skip_bias_add),
-        layer_(b, comm, std::forward<Args>(args)...) {}
+        layer_(b, comm, std::forward<Args>(args)...) {
+    apply_change(layer_, change);
+  }
 
   [[nodiscard]] std::vector<std::pair<std::string, typename B::Param*>> params() override {
     std::vector<std::pair<std::string, typename B::Param*>> out{
@@ -86,11 +84,14 @@ class LinearModule final : public ModuleOn<B> {
   Layer layer_;
 };
 
-template <class B, class Row>
+template <class B, class Merged, class Row>
 class MlpModule final : public ModuleOn<B> {
  public:
-  MlpModule(B& b, Communicator& comm, const LayerSpec& s)
-      : mlp_(b, comm, {s.qkv.hidden, s.intermediate, s.bias}) {}
+  MlpModule(B& b, Communicator& comm, const LayerSpec& s, LayerChange change)
+      : mlp_(b, comm, {s.qkv.hidden, s.intermediate, s.bias}) {
+    apply_change(mlp_.gate_up_proj, change);
+    apply_change(mlp_.down_proj, change);
+  }
   [[nodiscard]] std::vector<std::pair<std::string, typename B::Param*>> params() override {
     std::vector<std::pair<std::string, typename B::Param*>> out;
     const auto add = [&](const std::string& prefix, auto& layer) {
@@ -110,9 +111,13 @@ class MlpModule final : public ModuleOn<B> {
   [[nodiscard]] typename B::Tensor forward(const typename B::Tensor& x) override {
     return mlp_.forward(x);
   }
+  [[nodiscard]] typename B::Tensor forward_part(std::size_t part,
+                                                const typename B::Tensor& x) override {
+    return part == 0 ? mlp_.gate_up_proj.forward(x) : mlp_.down_proj.forward(x);
+  }
 
  private:
-  GatedMLP<B, Row> mlp_;
+  GatedMLP<B, Row, Merged> mlp_;
 };
 
 /// A module whose loader is given other tensors than the checkpoint's.
@@ -131,6 +136,10 @@ class MisledModule final : public ModuleOn<B> {
   [[nodiscard]] typename B::Tensor forward(const typename B::Tensor& x) override {
     return module_->forward(x);
   }
+  [[nodiscard]] typename B::Tensor forward_part(std::size_t part,
+                                                const typename B::Tensor& x) override {
+    return module_->forward_part(part, x);
+  }
 
  private:
   std::unique_ptr<ModuleOn<B>> module_;
@@ -138,28 +147,36 @@ class MisledModule final : public ModuleOn<B> {
   Mislead mislead_;
 };
 
+/// The module, its loader led astray where the variation does so.
+template <class B>
+[[nodiscard]] std::unique_ptr<ModuleOn<B>> misled(std::unique_ptr<ModuleOn<B>> module,
+                                                  const Subject& subject, const Variation& v) {
+  if (!v.before_load) return module;
+  return std::make_unique<MisledModule<B>>(std::move(module), subject, v.before_load);
+}
+
 template <class Layers, class B>
-[[nodiscard]] std::unique_ptr<ModuleOn<B>> make_module(B& b, Communicator& comm,
-                                                       const LayerSpec& s) {
+[[nodiscard]] std::unique_ptr<ModuleOn<B>> make_module(B& b, Communicator& comm, const LayerSpec& s,
+                                                       LayerChange change = LayerChange::none) {
+  using Row = typename Layers::template Row<B>;
+  using Merged = typename Layers::template Merged<B>;
   const ColumnOptions column{s.bias, s.skip_bias_add, s.gather_output};
   const LinearOptions plain{s.bias, s.skip_bias_add};
   if (s.layer == "column")
-    return std::make_unique<LinearModule<B, typename Layers::template Column<B>>>(b, comm, s, s.in,
-                                                                                  s.out, column);
+    return std::make_unique<LinearModule<B, typename Layers::template Column<B>>>(
+        b, comm, s, change, s.in, s.out, column);
   if (s.layer == "row")
-    return std::make_unique<LinearModule<B, typename Layers::template Row<B>>>(
-        b, comm, s, s.in, s.out,
+    return std::make_unique<LinearModule<B, Row>>(
+        b, comm, s, change, s.in, s.out,
         RowOptions{s.bias, s.skip_bias_add, s.input_is_parallel, s.reduce_results});
   if (s.layer == "merged")
-    return std::make_unique<LinearModule<B, typename Layers::template Merged<B>>>(b, comm, s, s.in,
-                                                                                  s.parts, column);
+    return std::make_unique<LinearModule<B, Merged>>(b, comm, s, change, s.in, s.parts, column);
   if (s.layer == "qkv")
-    return std::make_unique<LinearModule<B, typename Layers::template Qkv<B>>>(b, comm, s, s.qkv,
-                                                                               plain);
-  if (s.layer == "mlp")
-    return std::make_unique<MlpModule<B, typename Layers::template Row<B>>>(b, comm, s);
+    return std::make_unique<LinearModule<B, typename Layers::template Qkv<B>>>(b, comm, s, change,
+                                                                               s.qkv, plain);
+  if (s.layer == "mlp") return std::make_unique<MlpModule<B, Merged, Row>>(b, comm, s, change);
   return std::make_unique<LinearModule<B, typename Layers::template Replicated<B>>>(
-      b, comm, s, s.in, s.out, plain);
+      b, comm, s, change, s.in, s.out, plain);
 }
 
 }  // namespace detail

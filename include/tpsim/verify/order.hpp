@@ -49,6 +49,31 @@ struct OrderDifference {
   return std::nullopt;
 }
 
+/// @param rows  of the rank's own: padding begins there
+[[nodiscard]] inline Finding padding_differs(const DeclaredParam& param, const HeldParam& have,
+                                             std::size_t rank, Index rows) {
+  const Index end = have.shape.rows();
+  Finding f{"order",
+            static_cast<int>(rank),
+            param.name,
+            "rank " + std::to_string(rank) + " " + param.name + ": rows " +
+                Runs::range(rows, end).str() + " are padding, but ",
+            "padding does not come last",
+            "fill the rows after the rank's own with zeros"};
+  if (param.fill == Fill::zero) {
+    f.message += "zeros are in rows " + have.zeros.str();
+    return f;
+  }
+  const Logical& tensor = param.parts.back().tensor;
+  const std::string last = "row " + std::to_string(tensor->shape.rows() - 1);
+  f.message += have.zeros == Runs::range(rows, end)
+                   ? "zeros, wanted " + tensor->name + " " + last
+                   : "hold " + describe(held_rows(have, rows, end), "rows") + ", wanted " + last;
+  f.cause = "the padding is no copy of the last row";
+  f.repair = "fill the rows after the rank's own with the tensor's last row";
+  return f;
+}
+
 }  // namespace detail
 
 /// @param held  [rank][param]
@@ -79,12 +104,19 @@ struct OrderDifference {
              who + ": holds " + difference->found + ", wanted " + difference->wanted, cause.cause,
              cause.repair});
       }
-      if (rows != have.shape.rows())
+      const Index padding = param.padding_of(r);
+      if (padding > 0 && rows + padding == have.shape.rows() && have.unwritten.empty() &&
+          !detail::is_padding(param, have, rows, rows + padding))
+        result.findings.push_back(detail::padding_differs(param, have, r, rows));
+      rows += padding;
+      if (rows != have.shape.rows()) {
+        const auto cause = detail::size_cause({subject, held, p}, r).value_or(Cause{});
         result.findings.push_back({"order", static_cast<int>(r), param.name,
                                    "rank " + std::to_string(r) + " " + param.name + ": has " +
                                        std::to_string(have.shape.rows()) + " rows, wanted " +
                                        std::to_string(rows),
-                                   "the parameter was made for another cut", ""});
+                                   cause.cause, cause.repair});
+      }
     }
   }
   result.message = !result.findings.empty() ? result.findings.front().message

@@ -5,9 +5,72 @@
 #include <string>
 #include <vector>
 
+#include <tpsim/verify/decoder_words.hpp>
 #include <tpsim/verify/layer_spec.hpp>
 
 namespace tpsim {
+namespace detail {
+
+class DecoderReplay {
+ public:
+  DecoderReplay(const LayerSpec& s, std::vector<std::string>& words)
+      : s_(s), d_(decoder_shape(s)), a_(d_.attention), words_(words) {}
+  void norm() {
+    if (a_.qk_norm == QkNorm::full_width) {
+      heads();
+      return add("qk-norm", name(a_.qk_norm));
+    }
+    number("hidden", s_.qkv.hidden);
+    if (d_.norm != NormKind::rms) add("norm", name(d_.norm));
+  }
+  void attention() {
+    heads();
+    if (s_.qkv.v_head() != s_.qkv.head_dim) number("v-head-dim", s_.qkv.v_head());
+    number("hidden", s_.qkv.hidden);
+    if (a_.qk_norm != QkNorm::none) add("qk-norm", name(a_.qk_norm));
+    if (!a_.rope)
+      flag("no-rope", true);
+    else if (a_.rope->rotary_dim != s_.qkv.head_dim)
+      number("rotary-dim", a_.rope->rotary_dim);
+    if (a_.window) number("window", *a_.window);
+    flag("alibi", a_.alibi);
+    flag("sinks", a_.sinks);
+    flag("qkv-bias", a_.qkv_bias && !s_.bias);
+    flag("o-bias", a_.o_bias && !s_.bias);
+    if (s_.chunk != 0) number("chunk", s_.chunk);
+  }
+  void decoder() {
+    attention();
+    number("intermediate", s_.intermediate);
+    flag("mlp-bias", d_.mlp_bias && !s_.bias);
+    if (d_.norm != NormKind::rms) add("norm", name(d_.norm));
+    flag("plain-mlp", !d_.gated);
+    if (d_.activation != Activation::silu) add("activation", name(d_.activation));
+    flag("parallel-residual", d_.parallel_residual);
+  }
+
+ private:
+  void flag(const std::string& option, bool on) {
+    if (on) words_.push_back("--" + option);
+  }
+  void add(const std::string& option, std::string_view value) {
+    words_.push_back("--" + option);
+    words_.emplace_back(value);
+  }
+  void number(const std::string& option, Index value) { add(option, std::to_string(value)); }
+  void heads() {
+    number("heads", s_.qkv.heads);
+    number("kv-heads", s_.qkv.kv_heads);
+    number("head-dim", s_.qkv.head_dim);
+  }
+
+  const LayerSpec& s_;
+  const DecoderShape d_;
+  const AttentionShape& a_;
+  std::vector<std::string>& words_;
+};
+
+}  // namespace detail
 
 /// `tpsim --tp 2 --layer qkv --heads 2 ...`, one word an entry, with every size and option that the
 /// layer uses, so that no default matters.
@@ -30,6 +93,19 @@ namespace tpsim {
   } else if (s.layer == "mlp") {
     number("--hidden", s.qkv.hidden);
     number("--intermediate", s.intermediate);
+  } else if (s.layer == "norm") {
+    detail::DecoderReplay(s, words).norm();
+  } else if (s.layer == "attention") {
+    detail::DecoderReplay(s, words).attention();
+  } else if (s.layer == "decoder") {
+    detail::DecoderReplay(s, words).decoder();
+  } else if (is_vocab_layer(s.layer)) {
+    number("--vocab", s.vocab);
+    number("--hidden", s.qkv.hidden);
+    add("--vocab-cut", s.vocab_cut);
+    if (s.tied) words.emplace_back("--tied");
+    if (s.argmax) words.emplace_back("--argmax");
+    if (s.last_token) words.emplace_back("--last-token");
   } else if (s.layer == "merged") {
     std::string rows;
     for (const MergedPart& part : s.parts)

@@ -25,6 +25,15 @@ enum class Outcome : std::uint8_t { pass, fail, skip };
   return names[static_cast<std::size_t>(o)];
 }
 
+/// An element of what a rank returns.
+struct OutputPlace {
+  int rank = 0;
+  std::string tensor = "output";   ///< the part it belongs to: "q", "gate"
+  std::optional<Index> head = {};  ///< of q, k and v, counted over the whole model
+  Index token = 0;
+  Index column = 0;  ///< of the part, as the rank holds it
+};
+
 /// One law applied to one subject by one reading.
 /// @post result == skip exactly when compared == 0 and there is no finding
 struct CheckResult {
@@ -41,8 +50,10 @@ struct CheckResult {
   // rounding: largest |difference| / bound, where, and the smallest fault that must be seen
   std::optional<double> largest_ratio = {};
   std::string largest_at = {};
-  std::optional<double> detection_floor =
-      {};  ///< largest bound over root mean square of the output
+  std::optional<OutputPlace> largest_place = {};
+  /// Largest bound over root mean square of the output. A change of an element by more than
+  /// (1 + largest_ratio) times this fraction of the output is certain to leave its bound.
+  std::optional<double> detection_floor = {};
 };
 
 /// A part of a rank's parameter: rows (or columns) [begin, end) of the param came from

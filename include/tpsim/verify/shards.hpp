@@ -68,6 +68,21 @@ inline void append_pieces(Shard& shard, const Subject& subject, const DeclaredPa
           detail::append_pieces(shard, subject, param, param.parts[k], param.parts[k].rows[r],
                                 offset, held_rows(have, offset, offset + size));
         }
+        if (const Index n = param.padding_of(r); n > 0) {
+          const Index end = have.shape.rows();
+          const bool zeros = param.fill == Fill::zero;
+          ShardPiece piece{end - n,
+                           end,
+                           "",
+                           0,
+                           0,
+                           1,
+                           detail::count_of(n, "row") + (zeros ? " of zeros" : " like the last"),
+                           "padding"};
+          piece.as_declared = detail::is_padding(param, have, end - n, end);
+          if (!piece.as_declared) piece.label = zeros ? "no zeros" : "not like the last row";
+          shard.pieces.push_back(std::move(piece));
+        }
       }
       report.shards.push_back(std::move(shard));
     }
@@ -110,8 +125,9 @@ inline void append_pieces(Shard& shard, const Subject& subject, const DeclaredPa
   for (std::size_t r = 0; r < cost.weight_bytes.size(); ++r) {
     cost.wire_bytes.push_back(wire);
     Index kv = 0;
-    if (subject.heads)
-      for (std::size_t k = 1; k < 3; ++k) kv += subject.params[0].parts[k].rows[r].size() * bytes;
+    if (const std::vector<HeadParts> parts = head_parts(subject); !parts.empty())
+      for (const PartPlace& place : {parts.front().k, parts.front().v})
+        kv += subject.params[place.param].parts[place.part].rows[r].size() * bytes;
     cost.kv_bytes_per_token.push_back(kv);
   }
   return cost;

@@ -4,21 +4,36 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 
-#include <tpsim/backend/backend.hpp>
-#include <tpsim/backend/eigen/load.hpp>
-#include <tpsim/backend/eigen/product.hpp>
+#include <tpsim/backend/decoder_backend.hpp>
+#include <tpsim/backend/eigen/activations.hpp>
+#include <tpsim/backend/eigen/argmax.hpp>
+#include <tpsim/backend/eigen/attention.hpp>
+#include <tpsim/backend/eigen/linear.hpp>
+#include <tpsim/backend/eigen/pointwise.hpp>
+#include <tpsim/backend/eigen/reduce.hpp>
+#include <tpsim/backend/eigen/rotary.hpp>
+#include <tpsim/backend/eigen/statistics.hpp>
+#include <tpsim/backend/eigen/weight_rows.hpp>
+#include <tpsim/backend/eigen/wire.hpp>
+#include <tpsim/core/rational.hpp>
+#include <tpsim/core/weakening.hpp>
 
 namespace tpsim {
 
 struct EigenOptions {
-  eigen::ValueRule values = {};  ///< numbers of tensors that come without any
-  bool track_bounds = false;     ///< carry a bound on |computed - exact| along
+  eigen::ValueRule values = {};           ///< numbers of tensors that come without any
+  bool track_bounds = false;              ///< carry a bound on |computed - exact| along
+  ReduceOrder order = ReduceOrder::rank;  ///< of sums over ranks
+  Weakening weakening = Weakening::none;  ///< for tests of the verifier alone
 };
 
 /// `rule` is the type that weights and activations have. Weights and inputs are rounded to it (to
@@ -26,7 +41,8 @@ struct EigenOptions {
 ///
 /// EigenBackend<float>: f32, or bf16 and f16 as engines compute them: 2-byte weights, sums in f32,
 /// activations rounded at the border of every operation (linear rounds, add_bias rounds again, so
-/// do mul and silu) and at every hop of a reduction.
+/// do mul and silu) and in reductions as `order` says. Statistics and add_unrounded() are wide: f32
+/// until an operation other than add, scale, reduce, slice, concat or keep_tokens takes them.
 ///
 /// EigenBackend<double>: the reference for that rule. It starts from the same rounded weights and
 /// inputs; its operations are plain f64 and round to nothing else.
@@ -43,12 +59,12 @@ class EigenBackend {
  public:
   using Tensor = eigen::Tensor<Real>;
   using Param = eigen::Param;
-  static constexpr DType own_type = std::is_same_v<Real, float> ? DType::f32 : DType::f64;
+  static constexpr DType own_type = eigen::Precision<Real>::own_type;
 
   /// One backend object for each rank: `tp_rank` marks its unwritten memory.
   /// @throws LayoutError when the rule is not a float type that Real can hold
   explicit EigenBackend(int tp_rank = 0, DType rule = own_type, EigenOptions options = {})
-      : tp_rank_(tp_rank), rule_(rule), options_(options) {
+      : tp_rank_(tp_rank), options_(options), precision_{rule, options.track_bounds} {
     const bool known = rule == DType::f32 || eigen::is_16bit(rule) || rule == own_type;
     if (!known || tp_rank < 0)
       throw LayoutError("the " + std::string(tpsim::name(own_type)) + " backend cannot be rank " +
@@ -57,18 +73,18 @@ class EigenBackend {
                         {}, "rules are f32, bf16 and f16, and f64 in double; ranks start at 0");
   }
 
-  [[nodiscard]] DType rule() const { return rule_; }
+  [[nodiscard]] DType rule() const { return precision_.rule; }
   [[nodiscard]] const EigenOptions& options() const { return options_; }
 
-  [[nodiscard]] Shape shape(const Tensor& x) const { return {x.value.rows(), x.value.cols()}; }
+  [[nodiscard]] Shape shape(const Tensor& x) const { return eigen::shape_of(x); }
   [[nodiscard]] Shape shape(const Param& w) const { return w.shape; }
-  [[nodiscard]] DType dtype(const Tensor& /*x*/) const {
-    return std::is_same_v<Real, float> ? rule_ : DType::f64;
-  }
+  [[nodiscard]] DType dtype(const Tensor& x) const { return precision_.dtype(x); }
   [[nodiscard]] DType dtype(const Param& w) const { return w.dtype; }
 
   [[nodiscard]] Param empty(std::string_view /*name*/, Shape shape) const {
-    return eigen::poisoned(shape, rule_, tp_rank_);
+    eigen::Param param = eigen::poisoned(shape, precision_.rule, tp_rank_);
+    if (options_.weakening == Weakening::zeros_for_poison) param.poison = 0;
+    return param;
   }
   void copy(Param& param, int dim, Index offset, const FullTensor& full, Index start,
             Index length) const {
@@ -78,6 +94,11 @@ class EigenBackend {
                                        ? eigen::Rectangle{offset, 0, start, length, 0, from.cols()}
                                        : eigen::Rectangle{0, offset, 0, from.rows(), start, length};
     eigen::load_rectangle(param, where, full, options_.values);
+  }
+
+  void fill_zeros(Param& param, Index row, Index rows) const {
+    require_rows_fit(param.shape, row, rows);
+    eigen::zero_fill(param, row, rows);
   }
 
   /// The input called `name`, generated: the same numbers on every rank and for float and double.
@@ -100,96 +121,113 @@ class EigenBackend {
   template <class T>
   [[nodiscard]] Tensor input(const eigen::Matrix<T>& x) const {
     Tensor out;
-    if (rule_ == DType::f64) {
+    if (precision_.rule == DType::f64) {
       out.value = x.template cast<Real>();
     } else {
       eigen::Matrix<float> single = x.template cast<float>();
-      eigen::round_to(rule_, single.data(), single.size());
+      eigen::round_to(precision_.rule, single.data(), single.size());
       out.value = single.template cast<Real>();
     }
     return out;
   }
 
-  /// Error of an output: for each block of n <= 256 columns (n + 2) u (|x| |w|^T), which holds for
-  /// any order inside the block and with or without fused operations; u |sum| for each added
-  /// block; bound_x |w|^T; 2^-149 for each product that may underflow; the rounding to the rule.
+  /// x w^T: eigen/linear.hpp has the bound.
   [[nodiscard]] Tensor linear(const Tensor& x, const Param& w) const {
-    const Index tokens = x.value.rows(), in = x.value.cols();
-    if (w.shape.cols() != in || w.shape.rank() != 2)
-      throw LayoutError(
-          "linear cannot multiply " + shape(x).str() + " by a weight " + w.shape.str(),
-          {{"state", "x has " + std::to_string(in) + " columns, the weight " +
-                         std::to_string(w.shape.cols())}});
-    Tensor y;
-    y.value.resize(tokens, w.shape.rows());
-    const eigen::PackedTokens<Real> packed(tokens, in,
-                                           [&](Index t, Index k) { return x.value(t, k); });
-    const auto rows = weight_rows(w);
-    if (!options_.track_bounds) {
-      eigen::tiled_product<Real>(packed, nullptr, in, rows, 0, 0, y.value, nullptr);
-    } else {
-      const eigen::Rounding own = eigen::rounding_of(own_type);
-      const double nu = static_cast<double>(std::min(in, eigen::kBlock) + 2) * own.unit;
-      // |x| + bound_x / (n u) carries both terms through one product; rounded up to Real
-      const eigen::PackedTokens<Real> spread(tokens, in, [&](Index t, Index k) {
-        const double c = std::abs(static_cast<double>(x.value(t, k))) + x.bound_at(t, k) / nu;
-        return static_cast<Real>(c) * (1 + 4 * static_cast<Real>(own.unit)) +
-               std::numeric_limits<Real>::denorm_min();
-      });
-      y.bound.resize(tokens, w.shape.rows());
-      // 1 + 2 nu: the product of absolute values is itself computed in Real
-      eigen::tiled_product<Real>(packed, &spread, in, rows, own.unit, nu * (1 + 2 * nu), y.value,
-                                 &y.bound);
-      y.bound.array() += static_cast<double>(in) * 2 * own.eta;
-    }
-    if (!is_rounded()) return finish(std::move(y), {});
-    return finish(std::move(y), eigen::rounding_of(rule_));
+    return stage_input_ ? eigen::linear(precision_, stage_input_(linear_calls_++, x), w)
+                        : eigen::linear(precision_, x, w);
+  }
+  /// From now on `linear` multiplies what `f` makes of its input, given which call it is: how a
+  /// stage is fed the reference's values, so that bounds need not pass through the stages before.
+  void set_stage_input(std::function<Tensor(std::size_t call, const Tensor& x)> f) {
+    stage_input_ = std::move(f);
+    linear_calls_ = 0;
   }
 
-  [[nodiscard]] Tensor add_bias(const Tensor& y, const Param& bias) const {
-    if (bias.shape.rank() != 1 || bias.shape.rows() != y.value.cols())
-      throw LayoutError("add_bias cannot add " + bias.shape.str() + " to " + shape(y).str(),
-                        {{"state", "a bias needs one entry for each column"}});
-    Tensor out = y;
-    ensure_bound(out);
-    for (Index c = 0; c < y.value.cols(); ++c)
-      out.value.col(c).array() += static_cast<Real>(bias.at(c, 0));
-    return finish(std::move(out), operation());
-  }
-
-  /// Error: |a| e_b + |b| e_a + e_a e_b, and the rounding of the result.
-  [[nodiscard]] Tensor mul(const Tensor& a, const Tensor& b) const {
-    require_same_shape("mul", a, b);
-    Tensor out{a.value.cwiseProduct(b.value), {}};
-    ensure_bound(out);
-    if (options_.track_bounds)
-      for (Index t = 0; t < out.value.rows(); ++t)
-        for (Index c = 0; c < out.value.cols(); ++c) {
-          const double ea = a.bound_at(t, c), eb = b.bound_at(t, c);
-          out.bound(t, c) = std::abs(static_cast<double>(a.value(t, c))) * eb +
-                            std::abs(static_cast<double>(b.value(t, c))) * ea + ea * eb;
-        }
-    return finish(std::move(out), operation());
-  }
-
-  /// silu(a) = a / (1 + exp(-a)), evaluated in double and rounded once to Real.
-  /// Error: 1.1 e_a, since |silu'| < 1.0999 everywhere; 16 units of double (2^-49) for exp (under
-  /// one ulp in glibc), sum, quotient and product; min(|a|, 1100) 2^-1074 where exp(-|a|) is
-  /// subnormal; and the rounding of the result.
-  [[nodiscard]] Tensor silu(const Tensor& a) const {
-    Tensor out{eigen::Matrix<Real>(a.value.rows(), a.value.cols()), {}};
-    ensure_bound(out);
-    eigen::parallel_for(a.value.rows(), a.value.size() > 1 << 12, [&](Index t) {
-      for (Index c = 0; c < a.value.cols(); ++c) {
-        const double v = static_cast<double>(a.value(t, c)), e = std::exp(-std::abs(v));
-        out.value(t, c) = static_cast<Real>(v * ((v < 0 ? e : 1.0) / (1.0 + e)));
-        if (options_.track_bounds)
-          out.bound(t, c) = 1.1 * a.bound_at(t, c) + std::min(std::abs(v), 1100.0) * 0x1p-1074;
+  /// Rows as the table has them: exact.
+  [[nodiscard]] Tensor lookup(const Param& table, const std::vector<Index>& rows) const {
+    const Index cols = table.shape.cols();
+    Tensor out{eigen::Matrix<Real>(static_cast<Index>(rows.size()), cols), {}};
+    const auto read = eigen::weight_rows<Real>(table);
+    std::array<Real, static_cast<std::size_t>(eigen::kBlock)> scratch;
+    for (Index t = 0; t < out.value.rows(); ++t) {
+      const Index row = clamped_row(rows[static_cast<std::size_t>(t)], table.shape.rows());
+      for (Index k = 0; k < cols; k += eigen::kBlock) {
+        const Index n = std::min(eigen::kBlock, cols - k);
+        std::copy_n(read(row, k, n, scratch.data()), n, out.value.data() + t * cols + k);
       }
-    });
-    eigen::Rounding error = operation();
-    error.unit += 0x1p-49;
-    return finish(std::move(out), error);
+    }
+    return out;
+  }
+  [[nodiscard]] Tensor keep_tokens(Tensor x, const std::vector<bool>& keep) const {
+    require_keep_fits(x.value.rows(), keep);
+    for (Index t = 0; t < x.value.rows(); ++t) {
+      if (keep[static_cast<std::size_t>(t)]) continue;
+      x.value.row(t).setZero();
+      if (x.has_bound()) x.bound.row(t).setZero();
+    }
+    return x;
+  }
+
+  // Element by element: eigen/pointwise.hpp and eigen/activations.hpp have the bounds.
+  [[nodiscard]] Tensor add_bias(const Tensor& y, const Param& bias) const {
+    return eigen::add_bias(precision_, y, bias);
+  }
+  [[nodiscard]] Tensor mul(const Tensor& a, const Tensor& b) const {
+    return eigen::mul(precision_, a, b);
+  }
+  [[nodiscard]] Tensor mul_columns(const Tensor& x, const Param& w) const {
+    return eigen::mul_columns(precision_, x, w);
+  }
+  /// Rounded to the rule, except for a sum of two wide tensors.
+  [[nodiscard]] Tensor add(const Tensor& a, const Tensor& b) const {
+    return eigen::add(precision_, a, b, a.wide && b.wide);
+  }
+  [[nodiscard]] Tensor add_unrounded(const Tensor& a, const Tensor& b) const {
+    return eigen::add(precision_, a, b, true);
+  }
+  [[nodiscard]] Tensor rounded(Tensor x) const { return eigen::rounded(precision_, std::move(x)); }
+  [[nodiscard]] Tensor scale(const Tensor& x, Rational factor) const {
+    return eigen::times(precision_, x,
+                        static_cast<double>(factor.num()) / static_cast<double>(factor.den()));
+  }
+  [[nodiscard]] Tensor divide_by_sqrt(const Tensor& x, Index n) const {
+    return eigen::times(precision_, x, 1 / std::sqrt(static_cast<double>(n)));
+  }
+  [[nodiscard]] Tensor silu(const Tensor& a) const { return eigen::silu(precision_, a); }
+  [[nodiscard]] Tensor gelu(const Tensor& a) const { return eigen::gelu(precision_, a); }
+  [[nodiscard]] Tensor gelu_tanh(const Tensor& a) const { return eigen::gelu_tanh(precision_, a); }
+
+  // Row by row: eigen/statistics.hpp has the bounds. Sums and centered rows are wide.
+  [[nodiscard]] Tensor column_sums(const Tensor& x, Index group) const {
+    return eigen::column_sums(precision_, x, group);
+  }
+  [[nodiscard]] Tensor square_sums(const Tensor& x, Index group) const {
+    return eigen::square_sums(precision_, x, group);
+  }
+  [[nodiscard]] Tensor centered(const Tensor& x, const Tensor& sums, Index count) const {
+    return eigen::centered(precision_, x, sums, count);
+  }
+  [[nodiscard]] Tensor rms_normalized(const Tensor& x, const Tensor& square_sums, Index count,
+                                      double eps) const {
+    return eigen::rms_normalized(precision_, x, square_sums, count, eps);
+  }
+
+  // Head by head: eigen/rotary.hpp and eigen/attention.hpp have the bounds.
+  [[nodiscard]] Tensor rope(const Tensor& x, const std::vector<Index>& positions, Index head_dim,
+                            const RopeSpec& spec) const {
+    return eigen::rope(precision_, x, positions, head_dim, spec);
+  }
+  [[nodiscard]] Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v,
+                                 const AttentionSpec& spec, const Param* sinks) const {
+    return eigen::attention(precision_, q, k, v, spec, sinks);
+  }
+
+  // Choices: eigen/argmax.hpp has the bounds. Values and ids are wide.
+  [[nodiscard]] Tensor largest(const Tensor& x, Index first_id) const {
+    return eigen::largest(precision_, x, first_id);
+  }
+  [[nodiscard]] Tensor best_of(const Tensor& pairs) const {
+    return eigen::best_of(precision_, pairs);
   }
 
   [[nodiscard]] Tensor slice(const Tensor& x, int dim, Index start, Index length) const {
@@ -202,12 +240,14 @@ class EigenBackend {
     const auto part = [&](const auto& m) {
       return dim == 0 ? m.middleRows(start, length).eval() : m.middleCols(start, length).eval();
     };
-    Tensor out{part(x.value), {}};
+    Tensor out{part(x.value), {}, x.wide};
     if (x.has_bound()) out.bound = part(x.bound);
     return out;
   }
 
-  [[nodiscard]] Tensor concat(std::span<const Tensor* const> parts, int dim) const {
+  [[nodiscard]] Tensor concat(std::span<const Tensor* const> given, int dim) const {
+    const eigen::OneWidth<Real> same(precision_, given);
+    const auto parts = same.parts();
     Index extent = 0;
     bool bounds = false;
     for (const Tensor* p : parts) {
@@ -222,6 +262,7 @@ class EigenBackend {
     if (parts.empty()) return out;
     const Shape s = shape(*parts[0]).with(dim, extent);
     out.value.resize(s.rows(), s.cols());
+    out.wide = eigen::all_wide<Real>(parts);
     if (bounds) out.bound.setZero(s.rows(), s.cols());
     Index at = 0;
     for (const Tensor* p : parts) {
@@ -239,26 +280,30 @@ class EigenBackend {
     return out;
   }
 
-  /// sum: a_1 = l_1, a_j = rnd(a_{j-1} + l_j) in the order given, rounded to the rule at each hop.
-  /// Error: the parts' bounds, and one rounding of each a_j, j > 1. max: the largest part's bound.
-  [[nodiscard]] Tensor reduce(Reduction op, std::span<const Tensor* const> parts) const {
+  /// The sum in the order and with the roundings of options().order (eigen/reduce.hpp has the
+  /// bound of each), or the largest.
+  [[nodiscard]] Tensor reduce(Reduction op, std::span<const Tensor* const> given) const {
+    const eigen::OneWidth<Real> same(precision_, given);
+    const auto parts = same.parts();
     if (parts.empty()) return {};
-    Tensor a = *parts[0];
-    ensure_bound(a);
-    for (const Tensor* part : parts.subspan(1)) {
-      require_same_shape("reduce", a, *part);
-      if (op == Reduction::max) {
-        a.value = a.value.binaryExpr(part->value, [](Real x, Real y) {
-          return y > x || std::isnan(y) ? y : x;  // a NaN wins, from either side
-        });
-        if (options_.track_bounds && part->has_bound()) a.bound = a.bound.cwiseMax(part->bound);
-        continue;
-      }
-      a.value += part->value;
-      if (options_.track_bounds && part->has_bound()) a.bound += part->bound;
-      a = finish(std::move(a), operation());
-    }
-    return a;
+    for (const Tensor* part : parts) eigen::require_same_shape("reduce", *parts[0], *part);
+    if (op == Reduction::max) return eigen::reduce_max<Real>(parts, options_.track_bounds);
+    return eigen::reduce_sum<Real>(parts, precision_.rule, own_type, options_.order,
+                                   options_.track_bounds,
+                                   options_.weakening != Weakening::bound_without_hops);
+  }
+
+  /// For another process (eigen/wire.hpp): values, bounds and width.
+  [[nodiscard]] Bytes pack(const Tensor& x) const { return eigen::pack(x); }
+  [[nodiscard]] Tensor unpack(std::span<const std::byte> bytes) const {
+    return eigen::unpack<Real>(bytes);
+  }
+  [[nodiscard]] TensorOps::Summands summands(const Tensor& x) const {
+    return eigen::summands(precision_, x);
+  }
+  [[nodiscard]] Tensor from_sums(const Tensor& like, const TensorOps::Summands& sums,
+                                 int ranks) const {
+    return eigen::from_sums(precision_, like, sums, ranks);
   }
 
   /// Is every sum of |x| |w|^T within the exact integers of the rule, so that integer data gives
@@ -272,62 +317,14 @@ class EigenBackend {
   }
 
  private:
-  /// Are activations rounded further than Real?
-  [[nodiscard]] bool is_rounded() const {
-    return std::is_same_v<Real, float> && eigen::is_16bit(rule_);
-  }
-  /// One operation in Real whose result is then stored by the rule.
-  [[nodiscard]] eigen::Rounding operation() const {
-    return is_rounded() ? eigen::rounded_twice(rule_) : eigen::rounding_of(own_type);
-  }
-  void ensure_bound(Tensor& x) const {
-    if (!options_.track_bounds)
-      x.bound.resize(0, 0);
-    else if (!x.has_bound())
-      x.bound.setZero(x.value.rows(), x.value.cols());
-  }
-  /// Rounds to the rule and closes the bound.
-  [[nodiscard]] Tensor finish(Tensor y, eigen::Rounding error) const {
-    if constexpr (std::is_same_v<Real, float>)
-      eigen::round_to(rule_, y.value.data(), y.value.size());
-    if (options_.track_bounds)
-      y.bound = (y.bound.array() + error.unit * y.value.template cast<double>().array().abs() +
-                 error.eta) *
-                (1 + 0x1p-40);
-    return y;
-  }
-  void require_same_shape(const char* what, const Tensor& a, const Tensor& b) const {
-    if (shape(a) != shape(b))
-      throw LayoutError(std::string(what) + " needs equal shapes",
-                        {{"state", shape(a).str() + " and " + shape(b).str()}});
-  }
-  [[nodiscard]] eigen::WeightRows<Real> weight_rows(const Param& w) const {
-    return std::visit(
-        [&w](const auto& m) -> eigen::WeightRows<Real> {
-          using T = typename std::decay_t<decltype(m)>::Scalar;
-          const T* data = m.data();
-          const Index stride = m.cols();
-          return [data, stride, t = w.dtype](Index row, Index k, Index n, Real* scratch) {
-            const T* from = data + row * stride + k;
-            if constexpr (std::is_same_v<T, Real>) {
-              return from;
-            } else if constexpr (std::is_same_v<T, std::uint16_t>) {
-              eigen::widen(t, from, n, scratch);
-              return static_cast<const Real*>(scratch);
-            } else {
-              for (Index i = 0; i < n; ++i) scratch[i] = static_cast<Real>(from[i]);
-              return static_cast<const Real*>(scratch);
-            }
-          };
-        },
-        w.storage);
-  }
-
   int tp_rank_;
-  DType rule_;
   EigenOptions options_;
+  eigen::Precision<Real> precision_;
+  std::function<Tensor(std::size_t, const Tensor&)> stage_input_;
+  mutable std::size_t linear_calls_ = 0;
 };
 
-static_assert(Backend<EigenBackend<float>> && Backend<EigenBackend<double>>);
+static_assert(DecoderBackend<EigenBackend<float>> && DecoderBackend<EigenBackend<double>>);
+static_assert(BackendHasArgmax<EigenBackend<float>> && BackendHasArgmax<EigenBackend<double>>);
 
 }  // namespace tpsim

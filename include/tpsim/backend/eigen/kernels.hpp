@@ -34,12 +34,16 @@ struct Kernels {
                          Index stride);
   using AddError = void (*)(const Real* spread, double factor, const Real* total, double unit,
                             Index n, double* error);
+  using Widen = void (*)(const float* in, Index n, double* out);
+  using Squares = void (*)(const Real* const* w, Index n, Real* out);
 
   Index lanes;         ///< tokens in one vector
   Index most_vectors;  ///< that one panel may be wide, a power of 2
   Panel add_block;     ///< out += x w^T
   Panel magnitudes;    ///< out = x |w|^T
   AddError add_error;  ///< error += factor * spread + |unit * total|
+  Squares squares;     ///< out[row] = sum of w^2
+  Widen widen;         ///< out = in
 };
 
 // One token: vectors of 16 bytes hold rows. Their columns come together in registers; that is

@@ -8,7 +8,9 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -75,14 +77,20 @@ class PackedTokens {
 template <class Real>
 using WeightRows = std::function<const Real*(Index row, Index k, Index n, Real* scratch)>;
 
-/// y = x w^T before any rounding to the activations' type, y [tokens, out]. When `spread` is given
-/// it has the layout of x and `bound` (sized as y) becomes
+/// How |x| |w|^T is found, block by block: itself, a second product; or above it, the product of
+/// the Euclidean norms of both (Cauchy-Schwarz): a third more for uniform data, at 1 / tokens of
+/// the time.
+enum class Magnitudes : std::uint8_t { products, norms };
+
+/// y = x w^T before any rounding to the activations' type, y [tokens, out]. When `spread` is given,
+/// `bound` (sized as y) becomes
 ///   unit * (sum of |block sums so far| after each added block) + factor * (spread |w|^T),
-/// the second product computed in Real.
+/// the second product computed in Real. `spread` has the layout of x, or with Magnitudes::norms one
+/// column a block, the norm of its columns there.
 template <class Real>
 void tiled_product(const PackedTokens<Real>& x, const PackedTokens<Real>* spread, Index columns,
                    const WeightRows<Real>& rows, double unit, double factor, Matrix<Real>& y,
-                   Matrix<double>* bound) {
+                   Matrix<double>* bound, Magnitudes magnitudes = Magnitudes::products) {
   const Index out = y.cols(), tokens = y.rows(), padded = x.padded();
   const Kernels<Real>& kernels = x.kernels();
   const Index chunk_columns = kChunk * std::max<Index>(1, 64 / std::max<Index>(padded, 1));
@@ -100,6 +108,18 @@ void tiled_product(const PackedTokens<Real>& x, const PackedTokens<Real>* spread
           for (Index r = 0; r < kGroup; ++r)
             w[r] = group + r < count ? rows(first + group + r, k, n, wide.data() + r * kBlock)
                                      : w[r - 1];
+          const Real* sizes[kGroup];  // what meets `spread`: w, or its norm in this block
+          Real norms[kGroup];
+          Index sizes_n = n, sizes_k = k;
+          std::copy_n(w, kGroup, sizes);
+          if (spread != nullptr && magnitudes == Magnitudes::norms) {
+            kernels.squares(w, n, norms);
+            for (Index r = 0; r < kGroup; ++r) {
+              norms[r] = std::sqrt(norms[r] + std::numeric_limits<Real>::min());  // of underflow
+              sizes[r] = norms + r;
+            }
+            sizes_n = 1, sizes_k = k / kBlock;
+          }
           for (std::size_t p = 0; p < x.panels().size(); ++p) {
             const auto& [begin, width, data] = x.panels()[p];
             const bool single = width == 1;
@@ -108,7 +128,8 @@ void tiled_product(const PackedTokens<Real>& x, const PackedTokens<Real>* spread
                                                                      total, padded);
             if (spread == nullptr) continue;
             (single ? single_token<true, Real> : kernels.magnitudes)(
-                w, spread->panels()[p].data + k * width, width, n, block.data(), width);
+                sizes, spread->panels()[p].data + sizes_k * width, width, sizes_n, block.data(),
+                width);
             for (Index r = 0; r < kGroup; ++r)
               kernels.add_error(block.data() + r * width, factor, total + r * padded,
                                 k == 0 ? 0.0 : unit,  // 0 + b is exact

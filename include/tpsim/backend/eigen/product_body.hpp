@@ -112,9 +112,58 @@ TPSIM_ISA_TARGET void add_error(const Real* spread, double factor, const Real* t
   }
 }
 
+/// out[r] = sum over k < n of w[r][k]^2 for kGroup rows: 64 bytes of partial sums, added lane by
+/// lane, so that the bits are the same for every instruction set.
 template <class Real>
-inline constexpr Kernels<Real> kernels = {TPSIM_ISA_BYTES / sizeof(Real), most_vectors,
-                                          panel<false, Real>, panel<true, Real>, add_error<Real>};
+TPSIM_ISA_TARGET void squares(const Real* const* w, Index n, Real* out) {
+  typedef typename Lanes<Real>::Vector Vector;
+  constexpr Index parts = 64 / sizeof(Vector), lanes = 64 / sizeof(Real);
+  for (Index r = 0; r < kGroup; ++r) {
+    Vector sum[parts] = {};
+    Index k = 0;
+    for (; k + lanes <= n; k += lanes)
+#pragma GCC unroll 4
+      for (Index p = 0; p < parts; ++p) {
+        Vector v;
+        std::memcpy(&v, w[r] + k + p * (lanes / parts), sizeof v);
+        v *= v;
+        TPSIM_ROUND(v);
+        sum[p] += v;
+      }
+    Real lane[lanes], total = 0;
+    std::memcpy(lane, sum, sizeof lane);
+    for (Index i = 0; k < n; ++k, ++i) {
+      Real v = w[r][k] * w[r][k];
+      TPSIM_ROUND(v);
+      lane[i] += v;
+    }
+    for (const Real v : lane) total += v;
+    out[r] = total;
+  }
+}
+
+/// out[i] = in[i]
+inline TPSIM_ISA_TARGET void widen(const float* in, Index n, double* out) {
+  typedef Lanes<float>::Short Short;
+  constexpr Index lanes = sizeof(Doubles) / sizeof(double);
+  Index i = 0;
+  for (; i + lanes <= n; i += lanes) {
+    Short from;
+    std::memcpy(&from, in + i, sizeof from);
+    const Doubles to = __builtin_convertvector(from, Doubles);
+    std::memcpy(out + i, &to, sizeof to);
+  }
+  for (; i < n; ++i) out[i] = static_cast<double>(in[i]);
+}
+
+template <class Real>
+inline constexpr Kernels<Real> kernels = {TPSIM_ISA_BYTES / sizeof(Real),
+                                          most_vectors,
+                                          panel<false, Real>,
+                                          panel<true, Real>,
+                                          add_error<Real>,
+                                          squares<Real>,
+                                          widen};
 
 }  // namespace tpsim::eigen::TPSIM_ISA
 #endif

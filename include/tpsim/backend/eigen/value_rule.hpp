@@ -70,12 +70,6 @@ struct ValueRule {
 /// One row of a tensor, ready to be generated from any column.
 class RowGenerator {
  public:
-  /// A row of a weight [out, in] or a bias [out].
-  [[nodiscard]] static RowGenerator of_weight(const ValueRule& rule, const LogicalTensor& t,
-                                              Index row) {
-    const double width = t.shape.rank() == 1 ? 1.0 : static_cast<double>(t.shape.cols());
-    return {rule.kind, tensor_key(rule.seed, t.key), row, 1 / std::sqrt(width), rule.range.w, 1};
-  }
   /// Token `row` of the activation called `name`.
   [[nodiscard]] static RowGenerator of_activation(const ValueRule& rule, std::string_view name,
                                                   Index row) {
@@ -93,6 +87,7 @@ class RowGenerator {
   }
 
  private:
+  friend class WeightGenerator;
   RowGenerator(ValueKind kind, std::uint64_t tensor, Index row, double scale, int magnitude,
                Index stride)
       : kind_(kind),
@@ -108,6 +103,25 @@ class RowGenerator {
   float factor_;
   int magnitude_;
   Index stride_;
+};
+
+/// A weight [out, in] or a bias [out], ready to be generated row by row.
+class WeightGenerator {
+ public:
+  WeightGenerator(const ValueRule& rule, const LogicalTensor& t)
+      : kind_(rule.kind),
+        key_(tensor_key(rule.seed, t.key)),
+        scale_(t.shape.rank() == 1 ? 1 : 1 / std::sqrt(static_cast<double>(t.shape.cols()))),
+        magnitude_(rule.range.w) {}
+  [[nodiscard]] RowGenerator row(Index row) const {
+    return {kind_, key_, row, scale_, magnitude_, 1};
+  }
+
+ private:
+  ValueKind kind_;
+  std::uint64_t key_;
+  double scale_;
+  int magnitude_;
 };
 
 }  // namespace tpsim::eigen

@@ -4,49 +4,30 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include <tpsim/backend/backend.hpp>
+#include <tpsim/backend/decoder_backend.hpp>
+#include <tpsim/backend/field/argmax.hpp>
+#include <tpsim/backend/field/attention.hpp>
+#include <tpsim/backend/field/functions.hpp>
 #include <tpsim/backend/field/kernel.hpp>
 #include <tpsim/backend/field/oracle.hpp>
 #include <tpsim/backend/field/param.hpp>
+#include <tpsim/backend/field/rotary.hpp>
+#include <tpsim/backend/field/statistics.hpp>
+#include <tpsim/backend/field/tensor.hpp>
+#include <tpsim/core/bytes.hpp>
 
 namespace tpsim {
 
-/// What all ranks of one check share. Everything random follows from the seed.
-struct FieldContext {
-  std::uint64_t seed = 0;
-};
-
-/// [tokens, cols], row-major, canonical residues.
-struct FieldTensor {
-  Index tokens = 0, cols = 0;
-  std::vector<gf61::Element> values;
-
-  FieldTensor() = default;
-  FieldTensor(Index rows, Index columns)
-      : tokens(rows), cols(columns), values(static_cast<std::size_t>(rows * columns)) {}
-  [[nodiscard]] gf61::Element at(Index t, Index c) const {
-    return values[static_cast<std::size_t>(t * cols + c)];
-  }
-  [[nodiscard]] gf61::Element* row(Index t) { return values.data() + t * cols; }
-  [[nodiscard]] const gf61::Element* row(Index t) const { return values.data() + t * cols; }
-  friend bool operator==(const FieldTensor&, const FieldTensor&) = default;
-};
-
-/// What one backend object has done, for the soundness bound and for reports.
-struct FieldCounters {
-  std::uint64_t oracle_calls = 0;
-  std::uint64_t comparisons = 0;  ///< of two values by size (maximum)
-  std::uint64_t macs = 0;         ///< products in linear()
-};
-
 /// One rank's backend. Two values are equal or not: there is no tolerance.
 /// Weights are not stored: an element is a random function of (seed, logical tensor, canonical
-/// row, column), made while it is used. `Oracle` is a parameter only so that tests can show what
-/// weaker oracles miss.
+/// row, column), made while it is used. `Oracle` is a parameter only so that tests can divide by
+/// zero; what weaker oracles miss is a Weakening's to show.
 template <class Oracle = SipOracle>
 class BasicFieldBackend {
  public:
@@ -54,7 +35,7 @@ class BasicFieldBackend {
   using Param = FieldParam;
 
   BasicFieldBackend(std::shared_ptr<const FieldContext> context, int tp_rank)
-      : BasicFieldBackend(context, tp_rank, Oracle(context->seed)) {}
+      : BasicFieldBackend(context, tp_rank, oracle_of(*context, tp_rank)) {}
   BasicFieldBackend(std::shared_ptr<const FieldContext> context, int tp_rank, Oracle oracle)
       : context_(std::move(context)),
         oracle_(std::move(oracle)),
@@ -84,11 +65,16 @@ class BasicFieldBackend {
             Index length) const {
     require_copy_fits(param.shape, dim, offset, full, start, length);
     if (dim == 0)
-      overwrite(param, offset, 0, length, param.shape.cols(),
+      overwrite(param.pieces, offset, 0, length, param.shape.cols(),
                 full.pieces(start, length, 0, param.shape.cols()));
     else
-      overwrite(param, 0, offset, param.shape.rows(), length,
+      overwrite(param.pieces, 0, offset, param.shape.rows(), length,
                 full.pieces(0, param.shape.rows(), start, length));
+  }
+  void fill_zeros(Param& param, Index row, Index rows) const {
+    require_rows_fit(param.shape, row, rows);
+    const Index cols = param.shape.cols();
+    overwrite(param.pieces, row, 0, rows, cols, {{0, 0, rows, cols, zero_rows()}});
   }
   /// All elements of a parameter, [rows, cols] ([rows, 1] for a bias).
   [[nodiscard]] Tensor read(const Param& w) const {
@@ -123,6 +109,22 @@ class BasicFieldBackend {
     counters_.macs += static_cast<std::uint64_t>(x.tokens * x.cols * y.cols);
     return y;
   }
+  [[nodiscard]] Tensor lookup(const Param& table, const std::vector<Index>& rows) const {
+    Tensor out(static_cast<Index>(rows.size()), table.shape.cols());
+    const ParamReader reader(table, context_->seed);
+    for (Index t = 0; t < out.tokens; ++t) {
+      const Index row = clamped_row(rows[static_cast<std::size_t>(t)], table.shape.rows());
+      const gf61::Element* from = reader.block(row, 0, out.cols, out.row(t));
+      if (from != out.row(t)) std::copy_n(from, out.cols, out.row(t));
+    }
+    return out;
+  }
+  [[nodiscard]] Tensor keep_tokens(Tensor x, const std::vector<bool>& keep) const {
+    require_keep_fits(x.tokens, keep);
+    for (Index t = 0; t < x.tokens; ++t)
+      if (!keep[static_cast<std::size_t>(t)]) std::fill_n(x.row(t), x.cols, 0);
+    return x;
+  }
   [[nodiscard]] Tensor add_bias(const Tensor& y, const Param& bias) const {
     require(bias.shape.cols() == 1 && bias.shape.rows() == y.cols, "add_bias", shape(y),
             bias.shape);
@@ -136,11 +138,26 @@ class BasicFieldBackend {
     require(shape(a) == shape(b), "mul", shape(a), shape(b));
     return zip(a, b, gf61::mul);
   }
+  [[nodiscard]] Tensor add(const Tensor& a, const Tensor& b) const {
+    require(shape(a) == shape(b), "add", shape(a), shape(b));
+    return zip(a, b, gf61::add);
+  }
+  /// Nothing is rounded in the field.
+  [[nodiscard]] Tensor add_unrounded(const Tensor& a, const Tensor& b) const { return add(a, b); }
+  [[nodiscard]] Tensor rounded(const Tensor& x) const { return x; }
+  /// Every element `factor` times.
+  [[nodiscard]] Tensor scale(const Tensor& x, Rational factor) const {
+    return times(
+        x, gf61::mul(gf61::residue(factor.num()), gf61::inverse(gf61::residue(factor.den()))));
+  }
 
   /// x sigma(x) with sigma(x) = 1 / (1 + E(-x)), E an oracle without the value 0: a program that
   /// spells out the sigmoid agrees with one that calls silu.
   /// @throws Undefined when some 1 + E(-x) is 0
-  [[nodiscard]] Tensor silu(const Tensor& x) { return mul(x, sigmoid(x)); }
+  [[nodiscard]] Tensor silu(const Tensor& x) {
+    if (std::optional<Tensor> y = weakened(x)) return *std::move(y);
+    return mul(x, sigmoid(x));
+  }
   /// @throws Undefined when some 1 + E(-x) is 0
   [[nodiscard]] Tensor sigmoid(const Tensor& x) {
     Tensor out = x;
@@ -150,11 +167,89 @@ class BasicFieldBackend {
     gf61::invert_all(out.values);
     return out;
   }
+  /// x / sqrt(n), for the integer n that the code uses (attention divides by the square root of
+  /// head_dim): sqrt is known by its argument alone, so another n is another value.
+  [[nodiscard]] Tensor divide_by_sqrt(const Tensor& x, Index n) {
+    ++counters_.oracle_calls;
+    return times(x, functions().rsqrt_of(n));
+  }
+  /// x Phi(x), Phi an oracle: 0 stays 0.
+  [[nodiscard]] Tensor gelu(const Tensor& x) {
+    if (std::optional<Tensor> y = weakened(x)) return *std::move(y);
+    Tensor phi = x;
+    each(phi, [f = functions()](gf61::Element v) { return f.phi(v); });
+    return mul(x, phi);
+  }
+  /// x / 2 (1 + tanh(u)) = x sigma(2 u) with u = sqrt(2 / pi) (x + 0.044715 x^3), the sigma of
+  /// silu. @throws Undefined when some 1 + E(-2 u) is 0
+  [[nodiscard]] Tensor gelu_tanh(const Tensor& x) {
+    if (std::optional<Tensor> y = weakened(x)) return *std::move(y);
+    const gf61::Element root = functions().constant(1.5957691216057308);  // sqrt(8 / pi)
+    ++counters_.oracle_calls;
+    const Tensor cubes = scale(mul(x, mul(x, x)), Rational(44715, 1000000));
+    return mul(x, sigmoid(times(add(x, cubes), root)));
+  }
   /// Any other function of one value, known by its name alone.
   [[nodiscard]] Tensor apply(std::string_view op, const Tensor& x) {
     Tensor out = x;
     each(out, [&](gf61::Element v) { return oracle_.value(op, v); });
     return out;
+  }
+
+  [[nodiscard]] Tensor column_sums(const Tensor& x, Index group) const {
+    return detail::field_statistics(x, group, detail::sum);
+  }
+  [[nodiscard]] Tensor square_sums(const Tensor& x, Index group) const {
+    return detail::field_statistics(x, group, detail::sum_of_squares);
+  }
+  /// @throws LayoutError (divide) when count is not positive
+  [[nodiscard]] Tensor centered(const Tensor& x, const Tensor& sums, Index count) const {
+    return detail::with_statistics(x, times(sums, detail::inverse_count(count)), gf61::sub);
+  }
+  /// The root is that of divide_by_sqrt(). @throws LayoutError (divide) when count is not positive
+  [[nodiscard]] Tensor rms_normalized(const Tensor& x, const Tensor& square_sums, Index count,
+                                      double eps) {
+    const auto f = functions();
+    Tensor roots = times(square_sums, detail::inverse_count(count));
+    each(roots, [&, e = f.constant(eps)](gf61::Element v) { return f.rsqrt(gf61::add(v, e)); });
+    ++counters_.oracle_calls;
+    return detail::with_statistics(x, roots, gf61::mul);
+  }
+  [[nodiscard]] Tensor mul_columns(const Tensor& x, const Param& w) const {
+    require_columns_fit(shape(x), w.shape);
+    return detail::times_columns(x, read(w));
+  }
+  [[nodiscard]] Tensor rope(const Tensor& x, const std::vector<Index>& positions, Index head_dim,
+                            const RopeSpec& spec) const {
+    require_rope_fits(shape(x), positions, head_dim, spec);
+    return detail::turned(x, positions, head_dim, spec, context_->seed);
+  }
+  /// @throws Undefined when the sum of some softmax is 0
+  [[nodiscard]] Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v,
+                                 const AttentionSpec& spec, const Param* sinks) {
+    std::optional<Tensor> read_sinks;
+    if (sinks != nullptr) read_sinks = read(*sinks);
+    const auto each_sink = read_sinks
+                               ? std::optional(std::span<const gf61::Element>(read_sinks->values))
+                               : std::nullopt;
+    require_attention_fits(
+        spec, shape(q), shape(k), shape(v),
+        read_sinks ? std::optional(static_cast<Index>(each_sink->size())) : std::nullopt);
+    detail::FieldAttention<Oracle> attend(spec, functions(), q, k, v, each_sink);
+    Tensor out = attend();
+    counters_.oracle_calls += static_cast<std::uint64_t>(attend.oracle_calls());
+    counters_.macs += static_cast<std::uint64_t>(attend.macs());
+    return out;
+  }
+
+  /// In the order of (v - 1) mod p: one order of many, which every rank shares.
+  [[nodiscard]] Tensor largest(const Tensor& x, Index first_id) {
+    counters_.comparisons += x.values.size();
+    return detail::largest(x, first_id);
+  }
+  [[nodiscard]] Tensor best_of(const Tensor& pairs) {
+    counters_.comparisons += pairs.values.size() / 2;
+    return detail::best_of(pairs);
   }
 
   [[nodiscard]] Tensor slice(const Tensor& x, int dim, Index start, Index length) const {
@@ -185,6 +280,22 @@ class BasicFieldBackend {
     }
     return out;
   }
+  /// For another process: canonical residues; what an object has counted stays with it.
+  [[nodiscard]] Bytes pack(const Tensor& x) const {
+    ByteWriter w;
+    w.put(x.tokens);
+    w.put(x.cols);
+    w.put_all(std::span<const gf61::Element>(x.values));
+    return std::move(w.bytes);
+  }
+  [[nodiscard]] Tensor unpack(std::span<const std::byte> bytes) const {
+    ByteReader r(bytes);
+    Tensor x;
+    x.tokens = r.get<Index>(), x.cols = r.get<Index>();
+    x.values.resize(static_cast<std::size_t>(x.tokens * x.cols));
+    r.get_all(std::span<gf61::Element>(x.values));
+    return x;
+  }
   /// The maximum is that of the residues as integers: associative, commutative and idempotent, so
   /// that the maximum of local maxima is the maximum; it knows no law of shifts or scales.
   [[nodiscard]] Tensor reduce(Reduction op, std::span<const Tensor* const> parts) {
@@ -202,6 +313,23 @@ class BasicFieldBackend {
   }
 
  private:
+  static Oracle oracle_of(const FieldContext& context, int tp_rank) {
+    const bool keyed = context.weakening == Weakening::rank_keyed_oracle;
+    return Oracle(context.seed + static_cast<std::uint64_t>(keyed ? tp_rank : 0));
+  }
+  /// What is left of a nonlinear function when it is weakened; nothing when it is not.
+  [[nodiscard]] std::optional<Tensor> weakened(const Tensor& x) const {
+    const auto f = functions();
+    if (!f.weak()) return std::nullopt;
+    Tensor out = x;
+    for (gf61::Element& v : out.values) v = f.weakened(v);
+    return out;
+  }
+  [[nodiscard]] FieldFunctions<Oracle> functions() const { return {oracle_, context_->weakening}; }
+  [[nodiscard]] static Tensor times(Tensor x, gf61::Element factor) {
+    for (gf61::Element& v : x.values) v = gf61::mul(v, factor);
+    return x;
+  }
   static void require(bool fits, std::string_view op, Shape a, Shape b) {
     if (!fits)
       throw LayoutError(std::string(op) + " cannot combine " + a.str() + " and " + b.str(),
@@ -227,5 +355,6 @@ class BasicFieldBackend {
 };
 
 using FieldBackend = BasicFieldBackend<>;
+static_assert(DecoderBackend<FieldBackend> && BackendHasArgmax<FieldBackend>);
 
 }  // namespace tpsim

@@ -45,6 +45,12 @@ inline constexpr int max_products = 64;
 [[nodiscard]] constexpr Element sub(Element a, Element b) { return a >= b ? a - b : a + p - b; }
 [[nodiscard]] constexpr Element neg(Element a) { return a == 0 ? 0 : p - a; }
 
+/// A signed integer mod p.
+[[nodiscard]] constexpr Element residue(std::int64_t n) {
+  const auto bits = static_cast<std::uint64_t>(n);
+  return n < 0 ? neg(reduce(0 - bits)) : reduce(bits);
+}
+
 /// Any 128-bit value mod p, as three limbs of 61, 61 and 6 bits. With two limbs, (x mod 2^61) +
 /// (x >> 61), the upper one needs more than 64 bits beyond 8 products.
 [[nodiscard]] constexpr Element fold(Wide x) {

@@ -47,7 +47,12 @@ TPSIM_ISA_TARGET inline void integers(std::uint64_t row, Index col, Index n, int
   Words at = {}, bits;
   for (start(row, col, at); i + lanes <= n; i += lanes, at += counter_step * lanes) {
     mix_lanes(at, bits);
-    const Words choice = ((bits >> 32U) * choices) >> 32U;
+    const Words upper = bits >> 32U;
+    // 6 and 2 are the usual ones; products of 64-bit lanes are slow
+    const Words scaled = magnitude == 3   ? (upper << 2U) + (upper << 1U)
+                         : magnitude == 1 ? upper << 1U
+                                          : upper * choices;
+    const Words choice = scaled >> 32U;
     Halves value = __builtin_convertvector(choice, Halves) - magnitude;
     value -= value >= 0;  // true is -1
     const Floats real = __builtin_convertvector(value, Floats);

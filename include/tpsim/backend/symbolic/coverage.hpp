@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include <tpsim/backend/symbolic/rational.hpp>
+#include <tpsim/core/rational.hpp>
 #include <tpsim/layout/runs.hpp>
 
 namespace tpsim {
@@ -50,19 +50,42 @@ class Coverage {
     c.integrate(std::move(steps));
     return c;
   }
-  /// The sum of coverages of one extent.
+  /// The sum of coverages of one extent; a value that is whole has any.
   [[nodiscard]] static Coverage sum(std::span<const Coverage* const> parts) {
     if (parts.size() == 1) return *parts[0];
-    Coverage c(parts.empty() ? 1 : parts[0]->extent_);
+    Coverage c(1);
+    for (const Coverage* part : parts) c.extent_ = std::max(c.extent_, part->extent_);
     std::vector<Step> steps;
     for (const Coverage* part : parts)
-      for (const Segment& s : part->segments_) add_steps(s, steps);
+      for (const Segment& s : part->segments_)
+        add_steps(part->uniform() ? Segment{0, c.extent_, s.coef} : s, steps);
     c.integrate(std::move(steps));
     return c;
   }
   [[nodiscard]] Coverage scaled(Rational factor) const {
     Coverage c(extent_);
     for (const Segment& s : segments_) c.append({s.begin, s.end, s.coef * factor});
+    return c;
+  }
+
+  /// The indices of `kept`, which has none twice, count as before, the others not at all.
+  [[nodiscard]] Coverage within(const Runs& kept) const {
+    Coverage c(extent_);
+    const Coverage mask = of(kept, extent_);
+    std::size_t first = 0;
+    for (const Segment& m : mask.segments_) {
+      while (first < segments_.size() && segments_[first].end <= m.begin) ++first;
+      for (std::size_t i = first; i < segments_.size() && segments_[i].begin < m.end; ++i)
+        c.append({std::max(m.begin, segments_[i].begin), std::min(m.end, segments_[i].end),
+                  segments_[i].coef});
+    }
+    return c;
+  }
+
+  /// No index counts more than `limit` times.
+  [[nodiscard]] Coverage at_most(Rational limit) const {
+    Coverage c(extent_);
+    for (const Segment& s : segments_) c.append({s.begin, s.end, limit < s.coef ? limit : s.coef});
     return c;
   }
 

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include <tpsim/backend/symbolic/rational.hpp>
+#include <tpsim/core/rational.hpp>
 #include <tpsim/layout/full_tensor.hpp>
 
 namespace tpsim {
@@ -50,11 +50,20 @@ class SymbolicParam {
   }
 
   /// Rectangles without overlap, by row, then column; neighbours that continue each other are one.
+  /// Rows of zeros are not among them.
   [[nodiscard]] std::vector<Piece> pieces() const {
     std::vector<Piece> out;
     for (const Band& band : bands())
-      for (Piece p : band.cells) out.push_back(std::move(p));
+      for (Piece p : band.cells)
+        if (!is_zeros(p.tensor)) out.push_back(std::move(p));
     return out;
+  }
+  /// Rows that were filled with zeros, rising.
+  [[nodiscard]] Runs zeros() const {
+    Runs rows;
+    for (const RowSource& s : row_sources())
+      if (is_zeros(s.tensor)) rows.append({s.row, s.rows, 1});
+    return rows;
   }
   /// Rows of which an element was never written, rising.
   [[nodiscard]] Runs unwritten() const {

@@ -10,6 +10,7 @@
 
 #include <tpsim/backend/symbolic/context.hpp>
 #include <tpsim/backend/symbolic/tensor.hpp>
+#include <tpsim/backend/symbolic/value_difference.hpp>
 
 namespace tpsim {
 
@@ -93,11 +94,19 @@ struct Mismatch {
     const ColumnRun a = at[0].run->part(at[0].offset, length);
     const ColumnRun b = at[1].run->part(at[1].offset, length);
     const Column left = read_column(context.values(), a), right = read_column(context.values(), b);
-    if (left != right) {
+    if (left != right || !left.complete) {
       const bool later = left.complete && right.complete && left.value == right.value &&
                          left.begin == right.begin;  // the strides differ
       found = Mismatch{position + (later ? 1 : 0),
                        "holds " + describe(context, a) + ", expected " + describe(context, b)};
+      const auto long_name = [&](ValueId id) {
+        constexpr std::size_t readable = 120;
+        return context.values().name(id).size() > readable;
+      };
+      if (left.complete && right.complete && left.value != right.value &&
+          context.values().node(left.value).known &&
+          (long_name(left.value) || long_name(right.value)))
+        found->text = difference_text(context.values(), left.value, right.value);
     }
     position += length;
   });
@@ -118,7 +127,7 @@ struct Placement {
   for (std::size_t r = 0; r < ranks.size(); ++r)
     for (const ColumnRun& run : ranks[r]->columns)
       for (const Term& t : run.terms)
-        if (!t.summed.uniform())
+        if (!t.summed.uniform() && !read_column(context.values(), run).complete)
           return {PlacementKind::partial, "partial: on rank " + std::to_string(r) + ", columns " +
                                               t.summed.str() + " of " + context.name(t.value) +
                                               " summed so far"};

@@ -9,12 +9,18 @@
 #include <utility>
 #include <vector>
 
-#include <tpsim/backend/backend.hpp>
+#include <tpsim/backend/decoder_backend.hpp>
+#include <tpsim/backend/symbolic/argmax.hpp>
+#include <tpsim/backend/symbolic/attention.hpp>
+#include <tpsim/backend/symbolic/column_weight.hpp>
 #include <tpsim/backend/symbolic/context.hpp>
+#include <tpsim/backend/symbolic/lookup.hpp>
+#include <tpsim/backend/symbolic/meeting.hpp>
 #include <tpsim/backend/symbolic/placement.hpp>
 #include <tpsim/backend/symbolic/product.hpp>
 #include <tpsim/backend/symbolic/reduce.hpp>
-#include <tpsim/backend/symbolic/symbolic_rank.hpp>
+#include <tpsim/backend/symbolic/rotary.hpp>
+#include <tpsim/backend/symbolic/statistics.hpp>
 
 namespace tpsim {
 
@@ -22,13 +28,13 @@ namespace tpsim {
 /// partners that are cut differently, a sum that counts twice) is a finding of the context; its
 /// result is an unknown value, about which nothing further is reported.
 /// @throws LayoutError for sizes that no engine could multiply, add or cut
-class SymbolicBackend : private detail::SymbolicRank {
+class SymbolicBackend : private detail::Meeting {
  public:
   using Tensor = SymbolicTensor;
   using Param = SymbolicParam;
 
   /// @param tp_rank  whose code runs here; -1 for the reference, full()
-  SymbolicBackend(SymbolicContext& context, int tp_rank) : SymbolicRank(context, tp_rank) {}
+  SymbolicBackend(SymbolicContext& context, int tp_rank) : Meeting(context, tp_rank) {}
 
   [[nodiscard]] SymbolicContext& context() const { return *context_; }
   [[nodiscard]] int tp_rank() const { return tp_rank_; }
@@ -61,6 +67,36 @@ class SymbolicBackend : private detail::SymbolicRank {
     }
   }
 
+  void fill_zeros(Param& param, Index row, Index rows) {
+    require_rows_fit(param.shape(), row, rows);
+    param.record({row, 0, rows, param.shape().cols(), zero_rows()});
+  }
+
+  /// Of every token id, each once and in order, so that index i of a coverage is id i. What a rank
+  /// reads for id i is row i, or another row; each such set is a value of its own.
+  [[nodiscard]] Tensor lookup(const Param& table, const std::vector<Index>& rows) {
+    return detail::Lookup(*context_, tp_rank_)(table, rows);
+  }
+  /// Of a lookup: the ids of the others are left out.
+  [[nodiscard]] Tensor keep_tokens(const Tensor& x, const std::vector<bool>& keep) const {
+    Runs kept;
+    for (std::size_t i = 0; i < keep.size(); ++i)
+      if (keep[i]) kept.append({static_cast<Index>(i), 1, 1});
+    Tensor out{x.tokens, {}, tp_rank_};
+    for (ColumnRun run : x.columns) {
+      for (Term& t : run.terms) {
+        if (values().node(t.value).op == ValueOp::lookup)
+          require_keep_fits(t.summed.extent(), keep);
+        else
+          t = {values().unknown("some tokens of a value", run.length), 0, 1, Coverage::whole(1)};
+        if (known(t.value)) t.summed = t.summed.within(kept);
+      }
+      std::erase_if(run.terms, [](const Term& t) { return t.summed.segments().empty(); });
+      out.append(std::move(run));
+    }
+    return out;
+  }
+
   [[nodiscard]] Tensor linear(const Tensor& x, const Param& w) {
     const Shape s = w.shape();
     require_equal("linear: columns of x and of the weight", x.width(), s.cols());
@@ -74,6 +110,10 @@ class SymbolicBackend : private detail::SymbolicRank {
     Tensor addend{y.tokens, {}, tp_rank_};  // the bias as a tensor
     for (const RowSource& source : rows) {
       if (!source.tensor) addend.append(unknown("unwritten rows of " + bias.name(), source.rows));
+      if (is_zeros(source.tensor)) {
+        addend.append({source.rows, {}});
+        continue;
+      }
       for (const Run& run : source.src_rows)
         addend.append({run.length,
                        {{values().bias(source.tensor), run.begin, run.stride,
@@ -84,8 +124,11 @@ class SymbolicBackend : private detail::SymbolicRank {
     for_each_stretch(both, [&](Index n, const auto& at) {
       ColumnRun run = at[0].run->part(at[0].offset, n);
       const ColumnRun b = at[1].run->part(at[1].offset, n);
-      if (!known(run) || !known(b)) return out.append(known(run) ? b : run);
-      check_bias(run, b);
+      if (!known(b)) return out.append(known(run) ? b : run);
+      if (known(run)) {
+        if (const auto apart = meet_apart(run, b, '+')) return out.append(*apart);
+        check_bias(run, b);
+      }
       add_terms(run, b);
       out.append(std::move(run));
     });
@@ -101,6 +144,7 @@ class SymbolicBackend : private detail::SymbolicRank {
     for_each_stretch(both, [&](Index n, const auto& at) {
       ColumnRun l = at[0].run->part(at[0].offset, n);
       const ColumnRun r = at[1].run->part(at[1].offset, n);
+      if (const auto apart = meet_apart(l, r, '+')) return out.append(*apart);
       if (!meet(read_column(values(), l), read_column(values(), r), "added to"))
         return out.append(unknown("a sum of different columns", n));
       add_terms(l, r);
@@ -109,26 +153,56 @@ class SymbolicBackend : private detail::SymbolicRank {
     return out;
   }
 
-  [[nodiscard]] Tensor silu(const Tensor& x) {
-    Tensor out{x.tokens, {}, tp_rank_};
-    for (const ColumnRun& run : x.columns) {
-      const Column c = read_whole(run, "silu");
-      out.append(whole(values().silu(c.value), c));
-      context_->cost(tp_rank_).oracle_calls += x.tokens.size() * run.length;
-    }
-    return out;
+  /// A norm goes on from the sum without rounding it: here that is the same.
+  [[nodiscard]] Tensor add_unrounded(const Tensor& a, const Tensor& b) { return add(a, b); }
+  [[nodiscard]] Tensor rounded(const Tensor& x) const { return x; }
+
+  [[nodiscard]] Tensor silu(const Tensor& x) { return activation(ValueOp::silu, "silu", x); }
+  [[nodiscard]] Tensor gelu(const Tensor& x) { return activation(ValueOp::gelu, "gelu", x); }
+  [[nodiscard]] Tensor gelu_tanh(const Tensor& x) {
+    return activation(ValueOp::gelu_tanh, "gelu_tanh", x);
   }
 
+  [[nodiscard]] Tensor column_sums(const Tensor& x, Index group) const {
+    return detail::Statistics(*context_, tp_rank_).sums(ValueOp::column_sum, x, group);
+  }
+  [[nodiscard]] Tensor square_sums(const Tensor& x, Index group) const {
+    return detail::Statistics(*context_, tp_rank_).sums(ValueOp::square_sum, x, group);
+  }
+  [[nodiscard]] Tensor centered(const Tensor& x, const Tensor& sums, Index count) const {
+    return detail::Statistics(*context_, tp_rank_).centered(x, sums, count);
+  }
+  [[nodiscard]] Tensor rms_normalized(const Tensor& x, const Tensor& squares, Index count,
+                                      double eps) const {
+    return detail::Statistics(*context_, tp_rank_).rms_normalized(x, squares, count, eps);
+  }
+  [[nodiscard]] Tensor mul_columns(const Tensor& x, const Param& w) const {
+    return detail::ColumnWeight(*context_, tp_rank_)(x, w);
+  }
+  [[nodiscard]] Tensor rope(const Tensor& x, const std::vector<Index>& positions, Index head_dim,
+                            const RopeSpec& spec) const {
+    return detail::Rotary(*context_, tp_rank_)(x, positions, head_dim, spec);
+  }
+  [[nodiscard]] Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v,
+                                 const AttentionSpec& spec, const Param* sinks) const {
+    return detail::Attention(*context_, tp_rank_)(q, k, v, spec, sinks);
+  }
+
+  [[nodiscard]] Tensor largest(const Tensor& x, Index first_id) const {
+    return detail::Argmax(*context_, tp_rank_).largest(x, first_id);
+  }
+  [[nodiscard]] Tensor best_of(const Tensor& pairs) const {
+    return detail::Argmax(*context_, tp_rank_).best_of(pairs);
+  }
+
+  /// Linear in each operand: one of them may be a partial value, the product then is one too.
   [[nodiscard]] Tensor mul(const Tensor& a, const Tensor& b) {
     require_equal("mul: columns", a.width(), b.width());
     if (!same_tokens(a, b, "mul")) return unknown_like(a, "a product of different tokens");
     Tensor out{a.tokens, {}, tp_rank_};
     const std::vector<const Tensor*> both{&a, &b};
     for_each_stretch(both, [&](Index n, const auto& at) {
-      const Column l = read_whole(at[0].run->part(at[0].offset, n), "mul");
-      const Column r = read_whole(at[1].run->part(at[1].offset, n), "mul");
-      out.append(meet(l, r, "multiplied by") ? whole(values().mul(l.value, r.value), l)
-                                             : unknown("a product of different columns", n));
+      out.append(product(at[0].run->part(at[0].offset, n), at[1].run->part(at[1].offset, n)));
     });
     return out;
   }
@@ -141,6 +215,16 @@ class SymbolicBackend : private detail::SymbolicRank {
         for (Term& t : run.terms) t.summed = t.summed.scaled(factor);
         std::erase_if(run.terms, [](const Term& t) { return t.summed.segments().empty(); });
       }
+      out.append(std::move(run));
+    }
+    return out;
+  }
+  /// Every element over the square root of the integer n: another n is another value.
+  [[nodiscard]] Tensor divide_by_sqrt(const Tensor& x, Index n) const {
+    Tensor out{x.tokens, {}, tp_rank_};
+    for (ColumnRun run : x.columns) {
+      if (known(run))
+        for (Term& t : run.terms) t.value = values().over_sqrt(t.value, n);
       out.append(std::move(run));
     }
     return out;
@@ -158,13 +242,7 @@ class SymbolicBackend : private detail::SymbolicRank {
                                        std::to_string(extent)}});
     if (dim == 0) return {x.tokens.slice(start, length), x.columns, x.rank};
     Tensor out{x.tokens, {}, x.rank};
-    for (const ColumnRun& run : x.columns) {
-      const Index skip = std::min(start, run.length);
-      const Index take = std::min(length, run.length - skip);
-      if (take > 0) out.append(run.part(skip, take));
-      start -= skip;
-      length -= take;
-    }
+    for (ColumnRun& run : columns_of(x, start, length)) out.append(std::move(run));
     return out;
   }
 
@@ -191,7 +269,17 @@ class SymbolicBackend : private detail::SymbolicRank {
     return joint ? out : unknown_like(out, "columns of different tokens");
   }
 
+  /// Of a rank's own tensors: their sum is an addition, with nothing to say about ranks.
   [[nodiscard]] Tensor reduce(Reduction op, std::span<const Tensor* const> parts) {
+    bool own = op == Reduction::sum && !parts.empty();  // tests reduce the tensors of several ranks
+    for (const Tensor* part : parts) own = own && (part->rank == tp_rank_ || part->rank < 0);
+    if (!own) return reduce_ranks(op, parts);
+    Tensor out = *parts[0];
+    for (const Tensor* part : parts.subspan(1)) out = add(out, *part);
+    return out;
+  }
+  /// What a reducing collective does with one tensor of each rank.
+  [[nodiscard]] Tensor reduce_ranks(Reduction op, std::span<const Tensor* const> parts) {
     if (parts.empty()) return {};
     if (parts.size() == 1) return *parts[0];
     bool joint = true;
@@ -221,6 +309,16 @@ class SymbolicBackend : private detail::SymbolicRank {
                                           std::to_string(b)}});
   }
 
+  // Functions of one element that are 0 at 0.
+  [[nodiscard]] Tensor activation(ValueOp op, std::string_view reader, const Tensor& x) const {
+    Tensor out{x.tokens, {}, tp_rank_};
+    for (const ColumnRun& run : x.columns) {
+      const Column c = read_whole(run, reader);
+      out.append(run.terms.empty() ? run : whole(values().activation(op, c.value), c));
+      context_->cost(tp_rank_).oracle_calls += x.tokens.size() * run.length;
+    }
+    return out;
+  }
   [[nodiscard]] Tensor unknown_like(const Tensor& x, std::string label) const {
     Tensor out{x.tokens, {}, x.rank};
     out.append(unknown(std::move(label), x.width()));
@@ -231,93 +329,6 @@ class SymbolicBackend : private detail::SymbolicRank {
       if (part->rank != parts[0]->rank) return -1;
     return parts[0]->rank;
   }
-  // Part of a name that a weight shares with its bias: "q_proj" of "q_proj.weight".
-  static std::string_view family(std::string_view name) {
-    const std::size_t dot = name.rfind('.');
-    return dot == std::string_view::npos ? std::string_view{} : name.substr(0, dot);
-  }
-  void check_bias(const ColumnRun& y, const ColumnRun& b) const {
-    const Term& bias = b.terms.front();
-    for (const Term& t : y.terms) {
-      const ValueNode &product = values().node(t.value), &added = values().node(bias.value);
-      if (product.op != ValueOp::linear || added.op != ValueOp::bias) continue;
-      const bool paired = family(product.tensor->name) == family(added.tensor->name);
-      if (paired && t.begin == bias.begin && t.stride == bias.stride) continue;
-      const auto rows = [&](const Term& term) {
-        Runs r;
-        r.append({term.begin, y.length, term.stride});
-        return r.str();
-      };
-      report("partners", added.tensor->name,
-             "rows " + rows(bias) + " of " + added.tensor->name + " are added to rows " + rows(t) +
-                 " of " + product.tensor->name,
-             "the bias and the weight are cut by different rules",
-             "cut the bias like the rows of its weight");
-      return;
-    }
-  }
-  static void add_terms(ColumnRun& y, const ColumnRun& more) {
-    for (const Term& t : more.terms) {
-      const auto same = std::find_if(y.terms.begin(), y.terms.end(), [&](const Term& u) {
-        return u.value == t.value && u.begin == t.begin && u.stride == t.stride;
-      });
-      if (same != y.terms.end()) {
-        const std::vector<const Coverage*> both{&same->summed, &t.summed};
-        same->summed = Coverage::sum(both);
-      } else {
-        y.terms.push_back(t);
-      }
-    }
-    std::erase_if(y.terms, [](const Term& t) { return t.summed.segments().empty(); });
-    std::sort(y.terms.begin(), y.terms.end(), [](const Term& l, const Term& r) {
-      return std::pair(l.value, l.begin) < std::pair(r.value, r.begin);
-    });
-  }
-
-  // Do two operands hold the same columns? Unknown ones are not reported again.
-  [[nodiscard]] bool meet(const Column& l, const Column& r, std::string_view how) const {
-    if (!known(l.value) || !known(r.value)) return false;
-    const bool wide = values().node(l.value).width == values().node(r.value).width;
-    if (wide && l.begin == r.begin && l.stride == r.stride) return true;
-    const auto columns = [&](const Column& c) {
-      Runs runs;
-      runs.append({c.begin, c.length, c.stride});
-      return "columns " + runs.str() + " of " + context_->name(c.value);
-    };
-    report("partners", context_->name(l.value),
-           columns(l) + " are " + std::string(how) + " " + columns(r),
-           "the two operands (gate and up, say) are cut by different rules",
-           "cut both with the same offset and length");
-    return false;
-  }
-  [[nodiscard]] bool same_tokens(const Tensor& a, const Tensor& b, std::string_view what) const {
-    if (a.tokens == b.tokens) return true;
-    report("state", "",
-           std::string(what) + " of different tokens: " + a.tokens.str() + " and " + b.tokens.str(),
-           "the ranks hold different tokens", "gather the tokens first");
-    return false;
-  }
-  [[nodiscard]] bool same_columns(const Tensor& a, const Tensor& b) const {
-    bool equal = true;
-    const std::vector<const Tensor*> both{&a, &b};
-    for_each_stretch(both, [&](Index n, const auto& at) {
-      const ColumnRun l = at[0].run->part(at[0].offset, n), r = at[1].run->part(at[1].offset, n);
-      equal = equal && same_terms(l, r);
-    });
-    if (!equal)
-      report("state", "",
-             "tokens are joined that hold different columns: " + describe(*context_, a) + " and " +
-                 describe(*context_, b),
-             "a gather of tokens where one of columns belongs", "join columns along dim 1");
-    return equal;
-  }
-  static bool same_terms(const ColumnRun& l, const ColumnRun& r) {
-    return std::equal(l.terms.begin(), l.terms.end(), r.terms.begin(), r.terms.end(),
-                      [](const Term& s, const Term& t) {
-                        return s.value == t.value && s.begin == t.begin && s.stride == t.stride &&
-                               s.summed == t.summed;
-                      });
-  }
   // The maximum of equal whole values is that value; of others nothing is known.
   [[nodiscard]] ColumnRun largest(const std::vector<ColumnRun>& parts) const {
     bool equal = true, all_known = true;
@@ -326,7 +337,7 @@ class SymbolicBackend : private detail::SymbolicRank {
       all_known = all_known && known(part);
     }
     if (equal) return parts[0];
-    if (all_known)
+    if (all_known && tp_rank_ >= 0)
       report("state", context_->name(read_column(values(), parts[0]).value),
              "the maximum is taken of different or partial values: " +
                  describe(*context_, parts[0]) + " and others",
@@ -335,6 +346,6 @@ class SymbolicBackend : private detail::SymbolicRank {
   }
 };
 
-static_assert(Backend<SymbolicBackend>);
+static_assert(DecoderBackend<SymbolicBackend> && BackendHasArgmax<SymbolicBackend>);
 
 }  // namespace tpsim

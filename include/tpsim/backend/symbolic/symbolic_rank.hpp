@@ -2,6 +2,7 @@
 // What every operation of one rank needs: the shared values, a way to report, a run as an operand.
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -31,8 +32,13 @@ class SymbolicRank {
                    .cause = std::move(cause),
                    .repair = std::move(repair)});
   }
-  [[nodiscard]] static ColumnRun whole(ValueId value, const Column& at) {
-    return {at.length, {{value, at.begin, at.stride, Coverage::whole(1)}}};
+  static void sort_terms(ColumnRun& run) {
+    std::sort(run.terms.begin(), run.terms.end(), [](const Term& l, const Term& r) {
+      return std::pair(l.value, l.begin) < std::pair(r.value, r.begin);
+    });
+  }
+  [[nodiscard]] static ColumnRun whole(ValueId value, const Column& at, Rational times = 1) {
+    return {at.length, {{value, at.begin, at.stride, Coverage::whole(1, times)}}};
   }
   [[nodiscard]] ColumnRun unknown(std::string label, Index length) const {
     const ValueId value = values().unknown(std::move(label), length);
@@ -50,8 +56,39 @@ class SymbolicRank {
             true};
   }
 
+  // Every run of x as such an operand; each partial run is told once.
+  [[nodiscard]] SymbolicTensor whole_runs(const SymbolicTensor& x, std::string_view reader) const {
+    SymbolicTensor out{x.tokens, {}, x.rank};
+    for (const ColumnRun& run : x.columns) {
+      if (read_column(values(), run).complete) {
+        out.append(run);
+        continue;
+      }
+      const Column c = read_whole(run, reader);
+      out.append({c.length, {{c.value, 0, 1, Coverage::whole(1)}}});
+    }
+    return out;
+  }
+
   SymbolicContext* context_;
   int tp_rank_;
+};
+
+/// One call of an operation: what is wrong with its first head is wrong with the others too, and
+/// is told once.
+class OneCall : protected SymbolicRank {
+ protected:
+  using SymbolicRank::SymbolicRank;
+
+  void report_once(std::string check, std::string tensor, std::string message, std::string cause,
+                   std::string repair) const {
+    if (!std::exchange(told_, true))
+      report(std::move(check), std::move(tensor), std::move(message), std::move(cause),
+             std::move(repair));
+  }
+
+ private:
+  mutable bool told_ = false;
 };
 
 }  // namespace tpsim::detail

@@ -19,6 +19,13 @@ struct Term {
   ValueId value{};
   Index begin = 0, stride = 1;
   Coverage summed;
+  std::uint64_t over = 0;  ///< key of the weight whose columns `summed` counts; 0 when whole
+
+  /// Can `summed` be added to another term's? Partial sums over different columns (those of
+  /// the first and those of the second weight of a chain) tell nothing together.
+  [[nodiscard]] bool adds_to(const Term& t) const {
+    return over == t.over || summed.uniform() || t.summed.uniform();
+  }
 };
 
 /// Neighbouring columns, each the sum of the same terms, sorted by value.
@@ -66,7 +73,9 @@ struct SymbolicTensor {
     if (a.terms.size() != b.terms.size()) return false;
     for (std::size_t i = 0; i < a.terms.size(); ++i) {
       const Term &s = a.terms[i], &t = b.terms[i];
-      if (s.value != t.value || !joint_stride(a, s, b, t) || !(s.summed == t.summed)) return false;
+      if (s.value != t.value || s.over != t.over || !joint_stride(a, s, b, t) ||
+          !(s.summed == t.summed))
+        return false;
     }
     for (std::size_t i = 0; i < a.terms.size(); ++i)
       a.terms[i].stride = *joint_stride(a, a.terms[i], b, b.terms[i]);
@@ -74,6 +83,20 @@ struct SymbolicTensor {
     return true;
   }
 };
+
+/// Columns [start, start + length) of x, cut where its runs end. @pre x has them
+[[nodiscard]] inline std::vector<ColumnRun> columns_of(const SymbolicTensor& x, Index start,
+                                                       Index length) {
+  std::vector<ColumnRun> out;
+  for (const ColumnRun& run : x.columns) {
+    const Index skip = std::min(start, run.length);
+    const Index take = std::min(length, run.length - skip);
+    if (take > 0) out.push_back(run.part(skip, take));
+    start -= skip;
+    length -= take;
+  }
+  return out;
+}
 
 /// Calls visit(length, cursors) for the longest stretches in which no tensor starts a new run;
 /// cursors[i] is (run, offset) in tensor i. @pre the tensors have one width
@@ -119,13 +142,41 @@ struct Column {
   for (const Term& t : run.terms)
     if (!values.node(t.value).known) return {t.value, t.begin, run.length, c.stride, true};
   if (run.terms.size() == 1 && first.summed.complete()) return c;
-  std::vector<SumTerm> sum;
-  for (const Term& t : run.terms) {
+  for (const Term& t : run.terms)
     if (t.begin != first.begin || (run.length > 1 && t.stride != first.stride))
       return {values.unknown("a sum of different columns", run.length), 0, run.length, 1, true};
-    const std::optional<Rational> coef = t.summed.uniform();
-    c.complete = c.complete && coef.has_value();
-    sum.push_back({t.value, coef.value_or(1)});
+  std::vector<SumTerm> sum;
+  std::vector<const Term*> partial;
+  for (const Term& t : run.terms) {
+    if (const std::optional<Rational> coef = t.summed.uniform())
+      sum.push_back({t.value, *coef});
+    else
+      partial.push_back(&t);
+  }
+  // Partial products with one tensor, of several values, may cover it together.
+  while (!partial.empty()) {
+    std::vector<const Term*> others;
+    std::vector<const Coverage*> covered;
+    std::vector<std::pair<ValueId, Coverage>> parts;
+    const Logical tensor = values.node(partial[0]->value).tensor;
+    for (const Term* t : partial) {
+      if (t != partial[0] && !(tensor && t->over == partial[0]->over &&
+                               same_tensor(values.node(t->value).tensor, tensor))) {
+        others.push_back(t);
+        continue;
+      }
+      covered.push_back(&t->summed);
+      parts.emplace_back(t->value, t->summed);
+    }
+    const std::optional<Rational> times = Coverage::sum(covered).uniform();
+    if (times && *times != Rational(0) && parts.size() > 1) {
+      for (auto& [value, summed] : parts) summed = summed.scaled({times->den(), times->num()});
+      sum.push_back({values.joint(std::move(parts)), *times});
+    } else {
+      c.complete = false;
+      for (const auto& [value, summed] : parts) sum.push_back({value, 1});
+    }
+    partial = std::move(others);
   }
   c.value = values.sum(std::move(sum), values.node(first.value).width);
   return c;

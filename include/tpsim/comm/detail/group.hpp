@@ -2,10 +2,14 @@
 // One group of ranks: the calls that have arrived, and whether they match.
 #pragma once
 
+#include <algorithm>
+#include <exception>
+#include <map>
 #include <memory>
 #include <stdexcept>
 #include <string>
-#include <typeinfo>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include <tpsim/comm/trace.hpp>
@@ -15,6 +19,7 @@ namespace tpsim::detail {
 /// Gives Communicator::Call a name outside of communicators.
 struct CallOf : Communicator {
   using Communicator::Call;
+  using Communicator::forward_to;
 };
 using Call = CallOf::Call;
 
@@ -22,11 +27,11 @@ using Call = CallOf::Call;
 struct Arrival {
   Call call{};
   bool has_input = false;
-  Shape shape;                             ///< of the input, if any
-  DType dtype = DType::f32;                ///< of the input, if any
-  const std::type_info* tensor = nullptr;  ///< which TensorOps
-  int color = 0, key = 0;                  ///< of a split
-  std::unique_ptr<Communicator> part;      ///< result of a split
+  Shape shape;                         ///< of the input, if any
+  DType dtype = DType::f32;            ///< of the input, if any
+  std::string_view tensor;             ///< which TensorOps
+  int color = 0, key = 0;              ///< of a split
+  std::unique_ptr<Communicator> part;  ///< result of a split
 };
 
 /// @throws std::invalid_argument where a tensor is missing
@@ -46,8 +51,7 @@ struct Arrival {
   a.has_input = true;
   a.shape = call.in.ops->shape(call.in.tensor);
   a.dtype = call.in.ops->dtype(call.in.tensor);
-  const TensorOps& ops = *call.in.ops;
-  a.tensor = &typeid(ops);
+  a.tensor = call.in.ops->kind();
   return a;
 }
 
@@ -82,7 +86,7 @@ struct Group {
       a.call.root != b.call.root)
     return false;
   if (!a.has_input || !b.has_input) return true;
-  return a.dtype == b.dtype && *a.tensor == *b.tensor && common_shape(a) == common_shape(b);
+  return a.dtype == b.dtype && a.tensor == b.tensor && common_shape(a) == common_shape(b);
 }
 
 /// Everything that differs between the arrivals of a complete group that do not match().
@@ -116,7 +120,7 @@ struct Group {
     return a.has_input ? std::string(name(a.dtype)) : std::string();
   });
   compare("tensor types",
-          [](const Arrival& a) { return a.has_input ? a.tensor->name() : std::string(); });
+          [](const Arrival& a) { return std::string(a.has_input ? a.tensor : ""); });
   const auto shape = [](const Arrival& a) { return a.has_input ? a.shape.str() : std::string(); };
   // Only extents off `dim` count in a gather, so the shapes are compared once they matter.
   const Arrival* first = nullptr;
@@ -153,6 +157,41 @@ struct Group {
         " entries along dim " + std::to_string(a.call.dim) + " do not divide over " +
         std::to_string(g.size()) + " ranks");
   return broken;
+}
+
+/// One new group of a split.
+struct SplitPart {
+  std::string name;
+  std::vector<int> ranks;  ///< in the group that was split, by rank in the new one
+};
+/// The name of colour `color` of the `count`-th split of a group (from 1). Colours of different
+/// splits are different groups: "world/0", then "world#2/0".
+[[nodiscard]] inline std::string part_name(const std::string& group, int count, int color) {
+  return group + (count > 1 ? "#" + std::to_string(count) : std::string()) + "/" +
+         std::to_string(color);
+}
+/// The new groups of a complete split, by colour; ranks ordered by (key, rank).
+[[nodiscard]] inline std::vector<SplitPart> split_parts(Group& g) {
+  std::map<int, std::vector<std::pair<int, int>>> colors;  // (key, rank in g)
+  for (int r = 0; r < g.size(); ++r) {
+    const Arrival& a = g.arrivals[static_cast<std::size_t>(r)];
+    if (a.color >= 0) colors[a.color].emplace_back(a.key, r);
+  }
+  ++g.splits;
+  std::vector<SplitPart> parts;
+  for (auto& [color, order] : colors) {
+    std::sort(order.begin(), order.end());
+    SplitPart part{part_name(g.name, g.splits, color), {}};
+    for (const auto& [key, r] : order) part.ranks.push_back(r);
+    parts.push_back(std::move(part));
+  }
+  return parts;
+}
+
+[[nodiscard]] inline std::logic_error refusal() {
+  return std::logic_error(
+      "a collective was called while an exception was being handled: the other ranks would wait "
+      "for an error they do not know of; leave the handler first");
 }
 
 }  // namespace tpsim::detail

@@ -10,7 +10,8 @@ namespace tpsim::detail {
 
 /// Carries out the collective of a complete group, in rank order. Inputs and outputs may be the
 /// same tensors: every input is read before an output is written, or is the root's, which is
-/// written by its own value. `scratch` is a list whose memory is reused.
+/// written by its own value. An output that all ranks share may be missing on a rank but the first:
+/// that rank is elsewhere. `scratch` is a list whose memory is reused.
 inline void perform(Group& g, std::vector<const void*>& scratch) {
   const Call& first = g.arrivals.front().call;
   const std::size_t n = g.arrivals.size();
@@ -22,7 +23,8 @@ inline void perform(Group& g, std::vector<const void*>& scratch) {
     return scratch;
   };
   const auto share = [&](const void* result, std::size_t from) {
-    for (std::size_t r = from; r < n; ++r) out(r).ops->assign(result, out(r).tensor);
+    for (std::size_t r = from; r < n; ++r)
+      if (out(r).tensor != nullptr) out(r).ops->assign(result, out(r).tensor);
   };
   switch (first.op) {
     case CollectiveOp::all_reduce:

@@ -6,7 +6,6 @@
 #include <atomic>
 #include <cstdint>
 #include <exception>
-#include <map>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -17,6 +16,7 @@
 #include <tpsim/comm/detail/fiber.hpp>
 #include <tpsim/comm/detail/group.hpp>
 #include <tpsim/comm/detail/perform.hpp>
+#include <tpsim/comm/detail/rank_state.hpp>
 #include <tpsim/comm/schedule.hpp>
 
 namespace tpsim {
@@ -40,8 +40,9 @@ class RankCommunicator final : public Communicator {
   [[nodiscard]] int rank() const override { return rank_; }
   [[nodiscard]] int size() const override { return group_->size(); }
   [[nodiscard]] std::string_view group() const override { return group_->name; }
-  [[nodiscard]] std::unique_ptr<Communicator> split(int color, int key,
-                                                    Site at = Site::current()) override;
+  [[nodiscard]] std::unique_ptr<Communicator> split(
+      int color, int key, Site at = std::source_location::current()) override;
+  void meet();
 
  private:
   friend class World;
@@ -99,6 +100,17 @@ class World {
     arrive(comm, make_arrival(call, comm.rank_));
   }
 
+  /// Goes on when every rank has come here or returned. No collective: nothing is traced.
+  void meet(RankCommunicator& comm) {
+    Rank& me = rank(comm.world_rank_);
+    if (aborting_) throw RankAborted{comm.world_rank_};
+    me.meeting = true;
+    if (!all_meet(comm.world_rank_)) {
+      me.fiber->suspend();
+      if (aborting_) throw RankAborted{comm.world_rank_};
+    }
+  }
+
   std::unique_ptr<Communicator> split(RankCommunicator& comm, int color, int key,
                                       const Call& call) {
     Rank& me = rank(comm.world_rank_);
@@ -114,17 +126,7 @@ class World {
  private:
   static constexpr int most_ranks = 4096;
 
-  struct Rank {
-    std::unique_ptr<RankCommunicator> comm;
-    std::unique_ptr<Fiber> fiber;  ///< while its function runs
-    std::shared_ptr<Group> group;  ///< of its last collective
-    int group_rank = -1;
-    Index collectives = 0;  ///< completed
-    Index sequence = 0;     ///< of the last, inside `group`
-    bool waiting = false;
-    bool returned = false;
-    bool refused = false;  ///< skipped a collective while an exception was in flight
-  };
+  using Rank = RankState;
   [[nodiscard]] Rank& rank(int r) { return ranks_[static_cast<std::size_t>(r)]; }
 
   void begin(Function function, void* argument) {
@@ -144,7 +146,7 @@ class World {
     for (Rank& r : ranks_) {
       r.group = nullptr;
       r.collectives = 0;
-      r.waiting = r.returned = r.refused = false;
+      r.waiting = r.meeting = r.returned = r.refused = false;
     }
     ready_.clear();
     ready_.push(all_->members);
@@ -183,6 +185,18 @@ class World {
     }
     me.returned = true;
     ++world.returned_;
+    if (!world.aborting_) world.all_meet(-1);
+  }
+  /// Wakes the ranks of a meeting, all but `here`, once no other is on its way to it.
+  bool all_meet(int here) {
+    std::vector<int> others;
+    for (int r = 0; r < size(); ++r) {
+      if (!rank(r).meeting && !rank(r).returned) return false;
+      if (rank(r).meeting && r != here) others.push_back(r);
+    }
+    for (Rank& r : ranks_) r.meeting = false;
+    ready_.push(others);
+    return true;
   }
 
   void fail(std::exception_ptr error, int r) {
@@ -193,11 +207,6 @@ class World {
     aborting_ = true;
   }
 
-  static std::logic_error refusal() {
-    return std::logic_error(
-        "a collective was called while an exception was being handled: the other ranks would wait "
-        "for an error they do not know of; leave the handler first");
-  }
   /// False where the call must have no effect: inside a destructor that an exception runs, where
   /// another one would end the program. The refusal follows once that exception is over.
   bool may_run(Rank& me) {
@@ -280,26 +289,15 @@ class World {
     trace_.push_back(std::move(r));
   }
 
-  /// New groups of a split, by colour; ranks ordered by (key, rank).
   void make_parts(Group& g) {
-    std::map<int, std::vector<std::pair<int, int>>> colors;  // (key, rank in g)
-    for (int r = 0; r < g.size(); ++r) {
-      const Arrival& a = g.arrivals[static_cast<std::size_t>(r)];
-      if (a.color >= 0) colors[a.color].emplace_back(a.key, r);
-    }
-    // Colours of different splits are different groups: "world/0", then "world#2/0".
-    const std::string prefix =
-        g.name + (++g.splits > 1 ? "#" + std::to_string(g.splits) : std::string()) + "/";
-    for (auto& [color, order] : colors) {
-      std::sort(order.begin(), order.end());
+    for (SplitPart& p : split_parts(g)) {
       std::vector<int> members;
-      for (const auto& [key, r] : order) members.push_back(g.members[static_cast<std::size_t>(r)]);
-      const auto part = std::make_shared<Group>(prefix + std::to_string(color), std::move(members));
-      for (std::size_t i = 0; i < order.size(); ++i) {
+      for (const int r : p.ranks) members.push_back(g.members[static_cast<std::size_t>(r)]);
+      const auto part = std::make_shared<Group>(std::move(p.name), std::move(members));
+      for (std::size_t i = 0; i < p.ranks.size(); ++i) {
         const int world_rank = part->members[i];
-        g.arrivals[static_cast<std::size_t>(order[i].second)].part =
-            std::make_unique<RankCommunicator>(*this, part, world_rank, static_cast<int>(i),
-                                               rank(world_rank).comm->job_);
+        g.arrivals[static_cast<std::size_t>(p.ranks[i])].part = std::make_unique<RankCommunicator>(
+            *this, part, world_rank, static_cast<int>(i), rank(world_rank).comm->job_);
       }
     }
   }
@@ -312,51 +310,15 @@ class World {
     bool agreed = false;
     for (int r = 0; r < size(); ++r) {
       const Rank& me = rank(r);
-      reports.push_back(report(me, r));
+      reports.push_back(report_of(me, r));
       const Group* g = me.group.get();
       if (!me.waiting || std::find(seen.begin(), seen.end(), g) != seen.end()) continue;
       seen.push_back(g);
       agreed = agreed || g->agreed;
-      if (g->broken.empty()) broken.push_back(absent(*g));
+      if (g->broken.empty()) broken.push_back(absent_from(*g, ranks_));
       broken.insert(broken.end(), g->broken.begin(), g->broken.end());
     }
     return {std::move(reports), std::move(broken), agreed};
-  }
-  [[nodiscard]] static RankReport report(const Rank& me, int r) {
-    RankReport p;
-    p.rank = r;
-    p.returned = me.returned;
-    p.collectives = me.collectives;
-    if (me.group == nullptr) return p;
-    const Arrival& a = me.group->arrivals[static_cast<std::size_t>(me.group_rank)];
-    p.op = a.call.op;
-    p.reduction = a.call.reduction;
-    if (a.has_input) {
-      p.shape = a.shape;
-      p.dtype = a.dtype;
-    }
-    p.dim = a.call.dim;
-    p.root = a.call.root;
-    p.group = me.group->name;
-    p.group_rank = me.group_rank;
-    p.sequence = me.sequence;
-    p.at = a.call.at;
-    return p;
-  }
-  /// "group world #1: 2 of 4 ranks wait; rank 1 returned; rank 3 waits in world/0"
-  [[nodiscard]] Violation absent(const Group& g) {
-    std::string text = "group " + g.name + " #" + std::to_string(g.sequence) + ": " +
-                       std::to_string(g.arrived) + " of " + std::to_string(g.size()) +
-                       " ranks wait";
-    int left = 4;
-    for (const int m : g.members) {
-      const Rank& other = rank(m);
-      if (other.waiting && other.group.get() == &g) continue;
-      if (left-- == 0) return {"collectives", text + "; and so on"};
-      text += "; rank " + std::to_string(m) +
-              (other.returned ? " returned" : " waits in " + other.group->name);
-    }
-    return {"collectives", text};
   }
   /// Numbers every start of a rank in the process; 0 is none.
   [[nodiscard]] static std::uint64_t next_job() {
@@ -382,6 +344,7 @@ inline void RankCommunicator::run(const Call& call) {
   require_own_rank(call.op);
   world_->collective(*this, call);
 }
+inline void RankCommunicator::meet() { world_->meet(*this); }
 inline std::unique_ptr<Communicator> RankCommunicator::split(int color, int key, Site at) {
   require_own_rank(CollectiveOp::split);
   return world_->split(*this, color, key,

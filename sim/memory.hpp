@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: MIT
+// Sizes that this machine cannot hold are refused before memory is asked for.
+#pragma once
+
+#include <string>
+
+#include <tpsim/verify/subject.hpp>
+
+namespace tpsim::cli {
+
+/// About the bytes of the activations of a reading, on all ranks and in full(): 8 for each field
+/// element or double.
+/// @param inside  columns between input and output, of all ranks and of full() together
+[[nodiscard]] double activation_bytes(const Subject& subject, Index tokens, int tp, double inside);
+/// The columns inside a decoder layer, or its attention: q, k, v and what attention makes of them,
+/// gate and up.
+[[nodiscard]] double columns_inside(const QkvShape& qkv, Index intermediate);
+/// A checkpoint's weights are kept as floats, whole and as shards; others are made while they are
+/// read.
+inline constexpr double bytes_of_kept_weight = 8;
+
+/// @throws UsageError "WHO about N GiB FOR_WHAT, this machine has M GiB"
+void require_memory(double bytes, const std::string& who, const std::string& for_what,
+                    const std::string& hint);
+
+}  // namespace tpsim::cli

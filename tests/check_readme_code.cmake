@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: MIT
+# cmake -DREADME=... -DSOURCE=... -DSECTION="## Title" -P check_readme_code.cmake
+# The first C++ block of that section stands in SOURCE, whatever the blanks and comments.
+cmake_policy(VERSION 3.22)
+
+function(bare out text)
+  string(REGEX REPLACE "//[^\n]*" "" text "${text}")
+  string(REGEX REPLACE "[ \n]+" "" text "${text}")
+  set(${out} "${text}" PARENT_SCOPE)
+endfunction()
+
+file(READ ${README} readme)
+file(READ ${SOURCE} source)
+string(FIND "${readme}" "${SECTION}\n" begin)
+if(begin LESS 0)
+  message(FATAL_ERROR "${README} has no section '${SECTION}'")
+endif()
+string(SUBSTRING "${readme}" ${begin} -1 readme)
+string(FIND "${readme}" "```cpp\n" begin)
+math(EXPR begin "${begin} + 7")
+string(SUBSTRING "${readme}" ${begin} -1 readme)
+string(FIND "${readme}" "```" end)
+string(SUBSTRING "${readme}" 0 ${end} code)
+bare(code "${code}")
+bare(source "${source}")
+string(FIND "${source}" "${code}" at)
+string(LENGTH "${code}" length)
+if(at LESS 0 OR length LESS 200)
+  message(FATAL_ERROR "the code in '${SECTION}' of ${README} is not that of ${SOURCE}:\n${code}")
+endif()

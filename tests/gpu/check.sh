@@ -1,0 +1,110 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+# All that only a GPU can show, in one command. Prints a table, and writes all output to a log.
+# usage: tests/gpu/check.sh [BUILD_FOLDER] [LOG]      build/ and gpu.log by default
+# Needs in BUILD_FOLDER what `cmake --build BUILD_FOLDER --target tpsim_gpu` builds, or in its place a
+# folder with those programs; from CUDA the driver, cuBLASLt and, for their lines, NCCL and
+# compute-sanitizer. No network. The exit status is 1 when a line failed, 2 without a GPU.
+set -uo pipefail
+cd "$(dirname "$0")/../.." || exit 2
+
+build=${1:-build}
+log=${2:-gpu.log}
+limit=${GPU_CHECK_LIMIT:-60}  # seconds for one line
+failed=0
+: >"$log"
+
+program() { find "$build" -name "$1" -type f -perm -u+x 2>/dev/null | head -n 1; }
+tpsim=$(program tpsim) probe=$(program tpsim_cuda_probe)
+nccl=$(program tpsim_nccl_probe) bench=$(program tpsim_decoder_time)
+tpsim=${TPSIM:-$tpsim}
+if [ -z "$tpsim" ]; then
+  echo "error: no tpsim in $build; cmake --build $build --target tpsim_gpu" >&2
+  exit 2
+fi
+
+line() {  # line NAME COMMAND...
+  local name=$1 start=$SECONDS verdict=ok note
+  shift
+  printf '\n=== %s: %s\n' "$name" "$*" >>"$log"
+  if ! timeout "$limit" "$@" >"$log.part" 2>&1; then verdict=FAILED failed=1; fi
+  cat "$log.part" >>"$log"
+  note=$(grep -hoE 'largest difference [^ ]+ of its bound|no CUDA device.*|^error: .*|^FAIL.*' \
+    "$log.part" | sort | tail -n 1)
+  printf '%-7s %4d s  %-58s %s\n' "$verdict" $((SECONDS - start)) "$name" "$note" | tee -a "$log"
+}
+skip() { printf '%-7s         %-58s %s\n' skipped "$1" "$2" | tee -a "$log"; }
+
+# Several processes on one GPU: NCCL takes them for machines of their own, joined by loopback.
+nccl_ranks() {  # nccl_ranks SIZE
+  local folder r status=0 pids=()
+  folder=$(mktemp -d)
+  for ((r = 0; r < $1; ++r)); do
+    NCCL_HOSTID="tpsim-$r" NCCL_P2P_DISABLE=1 NCCL_SHM_DISABLE=1 NCCL_NET=Socket NCCL_IB_DISABLE=1 \
+      NCCL_SOCKET_IFNAME=lo "$nccl" "$r" "$1" "$folder/meet" &
+    pids+=($!)
+  done
+  for r in "${pids[@]}"; do wait "$r" || status=1; done
+  rm -rf "$folder"
+  return "$status"
+}
+export nccl
+
+{
+  date -u
+  nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv 2>&1
+  "$tpsim" --version
+} | tee -a "$log"
+
+if ! "$tpsim" --tp 1 --layer row --in 8 --out 8 --reading numeric --backend cuda >"$log.part" 2>&1 &&
+  grep -q 'no CUDA device\|without the CUDA backend' "$log.part"; then
+  tee -a "$log" <"$log.part"
+  rm -f "$log.part"
+  exit 2
+fi
+
+if [ -n "$probe" ]; then line "layers of integers on each GPU" "$probe"; fi
+for dtype in f32 bf16 f16; do
+  for tp in 1 2 4 8; do
+    line "every layer, tp $tp, $dtype: integer and rounding" "$tpsim" --tp "$tp" --layer all \
+      --model qwen3-0.6b --vocab 4096 --dtype "$dtype" --reading numeric --backend cuda
+  done
+done
+line "decoder layer of llama-3-8b, tp 8, bf16" "$tpsim" --tp 8 --layer decoder --dtype bf16 \
+  --reading numeric --backend cuda
+for golden in tests/data/*/golden.safetensors; do
+  folder=$(dirname "$golden")
+  for tp in 2 3 4 1; do  # the first that this model can have
+    if "$tpsim" run "$folder" --tp "$tp" --tokens 1 -q >/dev/null 2>&1; then break; fi
+  done
+  line "run $(basename "$folder"), tp $tp, f32" "$tpsim" run "$folder" --tp "$tp" --tokens 3,0,14,9 \
+    --generate 4 --backend cuda
+done
+for dtype in bf16 f16; do
+  line "run tiny-llama, tp 2, $dtype" "$tpsim" run tests/data/tiny-llama --tp 2 \
+    --tokens 3,0,14,9 --generate 4 --dtype "$dtype" --backend cuda
+done
+if [ -n "$nccl" ]; then
+  for n in 1 2 4; do
+    printf '\n=== NCCL\n' >>"$log"
+    export -f nccl_ranks
+    line "NCCL, $n processes, every collective" bash -c "nccl_ranks $n"
+  done
+else
+  skip "NCCL" "no tpsim_nccl_probe in $build"
+fi
+if sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null); then
+  line "memcheck of a small run" "$sanitizer" --tool memcheck --error-exitcode 1 "$tpsim" run \
+    tests/data/tiny-llama --tp 2 --tokens 3,0 --dtype bf16 --backend cuda
+else
+  skip "memcheck of a small run" "no compute-sanitizer"
+fi
+if [ -n "$bench" ]; then
+  line "time of a decoder layer" "$bench"
+  cat "$log.part"
+else
+  skip "time of a decoder layer" "no tpsim_decoder_time in $build"
+fi
+rm -f "$log.part"
+printf '%d s in all; log: %s\n' "$SECONDS" "$log" | tee -a "$log"
+exit "$failed"
