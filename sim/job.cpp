@@ -24,7 +24,7 @@ int Job::finish(int status, const std::string& trouble) const {
 bool Job::is_end(const std::exception_ptr& error, int& status) {
   try {
     std::rethrow_exception(error);
-  } catch (const MpiStopped& e) {
+  } catch (const ProcessStopped& e) {
     status = e.status;
     return true;
   } catch (...) {

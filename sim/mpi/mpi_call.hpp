@@ -4,10 +4,8 @@
 
 #include <mpi.h>
 #include <algorithm>
-#include <chrono>
 #include <climits>
 #include <string>
-#include <thread>
 
 #include <tpsim/comm/mpi/mpi_ranks.hpp>
 
@@ -22,21 +20,6 @@ inline void check(int code, const char* call) {
   throw MpiError(std::string(call) + ": " + std::string(text, static_cast<std::size_t>(length)));
 }
 #define TPSIM_MPI(call) ::tpsim::mpi::check(call, #call)
-
-/// Waits for little at first, then in longer and longer pauses: the others may need this core.
-class Pause {
- public:
-  void operator()() {
-    ++count_;
-    if (count_ < 100) return;
-    if (count_ < 400) return std::this_thread::yield();
-    std::this_thread::sleep_for(std::chrono::microseconds(std::min(20 * (count_ - 399), 1000)));
-  }
-  void reset() { count_ = 0; }
-
- private:
-  int count_ = 0;
-};
 
 /// Counts of MPI are ints: longer messages go in parts.
 constexpr std::size_t longest_part = std::size_t{1} << 30U;

@@ -232,20 +232,20 @@ TEST_CASE("mpi ranks: a meeting waits for every rank that has not returned, and 
   int met = 0;
   world.run([&](Communicator& c) {
     for (int i = 0; i < 3; ++i) {
-      const Met all = MpiRanks::meet(c, {i < 1 || c.rank() > 0, 10 * i + c.rank()});
+      const Met all = ProcessRanks::meet(c, {i < 1 || c.rank() > 0, 10 * i + c.rank()});
       CHECK(all.value == 10 * i);  // rank 0's
       CHECK(all.well == (i < 1));
       ++met;
       c.barrier();
     }
     if (c.rank() + 1 == n) return;
-    MpiRanks::meet(c), ++met;
+    ProcessRanks::meet(c), ++met;
   });
   CHECK(met == (world.rank() + 1 == n ? 3 : 4));
   CHECK(world.trace().size() == 3);
   CHECK_THROWS_AS(world.run([&](Communicator& c) {
     if (c.rank() == 0) c.barrier();
-    MpiRanks::meet(c);
+    ProcessRanks::meet(c);
   }),
                   CollectiveMismatch);
 }

@@ -3,8 +3,11 @@
 // header. sim/nccl/nccl_group.cpp implements it.
 #pragma once
 
+#include <cstddef>
+#include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include <tpsim/backend/cuda/cuda_ops.hpp>
 
@@ -12,11 +15,14 @@ namespace tpsim::nccl {
 
 using cuda::Size;
 
-/// Where processes meet: they agree on a file that none of them has seen before.
-struct Meeting {
-  std::string file;  ///< rank 0 writes NCCL's id there; the others wait for it
+/// Where a rank joins a group.
+struct Seat {
+  std::vector<std::byte> id;  ///< what rank 0 has of Group::new_id()
   int rank = 0, size = 1;
   double time_limit_s = 60;  ///< of the meeting and of each call; then the group is aborted
+  /// Asked again and again while the rank waits; what it throws, the call throws, and the group is
+  /// aborted.
+  std::function<void()> watch = [] {};
 };
 
 /// One rank's end of a group. Every call is made by all ranks, in the same order. It returns when
@@ -27,10 +33,14 @@ class Group {
  public:
   struct State;
 
+  /// Is this the implementation by NCCL (or a test's), and not the one that refuses everything?
+  [[nodiscard]] static bool is_built();
   /// "NCCL 2.28.9". @throws cuda::Error where the library is not there
   [[nodiscard]] static std::string version();
+  /// Names a meeting of processes; for rank 0, which tells the others.
+  [[nodiscard]] static std::vector<std::byte> new_id();
   /// Waits for all ranks.
-  [[nodiscard]] static Group join(cuda::Device device, const Meeting& meeting);
+  [[nodiscard]] static Group join(cuda::Device device, const Seat& seat);
 
   [[nodiscard]] int rank() const;
   [[nodiscard]] int size() const;

@@ -1,28 +1,34 @@
 // SPDX-License-Identifier: MIT
-// MpiRanks as its users see it, and exceptions on their way to other processes.
+// ProcessRanks as its users see it, and exceptions on their way to other processes.
+#include <tpsim/comm/process/process_ranks.hpp>
+
 #include <typeinfo>
 
-#include "sim/mpi/mpi_world.hpp"
+#include "sim/process/process_world.hpp"
 
 namespace tpsim {
 
-MpiRanks::MpiRanks(MpiOptions options) : impl_(std::make_unique<Impl>(options)) {}
-MpiRanks::~MpiRanks() = default;
-void MpiRanks::run_function(Function function, void* argument) { impl_->run(function, argument); }
-Met MpiRanks::meet(Communicator& comm, const Met& mine) {
-  return dynamic_cast<mpi::MpiCommunicator&>(comm).meet(mine);
+ProcessRanks::ProcessRanks(std::unique_ptr<process::World> world) : world_(std::move(world)) {}
+ProcessRanks::~ProcessRanks() = default;
+void ProcessRanks::run_function(Function function, void* argument) {
+  world_->run(function, argument);
 }
-int MpiRanks::rank() const { return impl_->rank; }
-int MpiRanks::size() const { return impl_->size; }
-const Trace& MpiRanks::trace() const { return impl_->trace; }
-int MpiRanks::failed_rank() const { return impl_->failed_rank; }
-std::vector<Bytes> MpiRanks::bring(std::span<const std::byte> mine) { return impl_->bring(mine); }
-Bytes MpiRanks::share(Bytes of_rank_0) { return impl_->share(std::move(of_rank_0)); }
-int MpiRanks::finish(int status, const std::string& trouble) {
-  return impl_->finish(status, trouble);
+Met ProcessRanks::meet(Communicator& comm, const Met& mine) {
+  return dynamic_cast<process::ProcessCommunicator&>(comm).meet(mine);
+}
+int ProcessRanks::rank() const { return world_->rank; }
+int ProcessRanks::size() const { return world_->size; }
+const Trace& ProcessRanks::trace() const { return world_->trace; }
+int ProcessRanks::failed_rank() const { return world_->failed_rank; }
+std::vector<Bytes> ProcessRanks::bring(std::span<const std::byte> mine) {
+  return world_->bring(mine);
+}
+Bytes ProcessRanks::share(Bytes of_rank_0) { return world_->share(std::move(of_rank_0)); }
+int ProcessRanks::finish(int status, const std::string& trouble) {
+  return world_->finish(status, trouble);
 }
 
-namespace mpi {
+namespace process {
 
 Bytes pack_exception(const std::exception_ptr& error) {
   ByteWriter w;
@@ -61,5 +67,5 @@ void throw_packed(int rank, const Bytes& packed) {
   throw RemoteError(rank, std::move(type), r.get_text());
 }
 
-}  // namespace mpi
+}  // namespace process
 }  // namespace tpsim

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT
 // Moving tensors: in rank order through one rank that computes, or by MPI's own collectives.
-#include <functional>
+#include "sim/mpi/mpi_group.hpp"
+
 #include <numeric>
 
 #include <tpsim/comm/detail/perform.hpp>
-
-#include "sim/mpi/mpi_world.hpp"
 
 namespace tpsim::mpi {
 
@@ -18,41 +17,60 @@ std::size_t at(int r) { return static_cast<std::size_t>(r); }
 
 }  // namespace
 
-bool Transport::operator()(const Arrival& mine) const {
-  const CollectiveOp op = mine.call.op;
-  if (op == CollectiveOp::barrier) {
-    TPSIM_MPI(MPI_Barrier(group_->comm));
+MpiGroup::MpiGroup(MPI_Comm comm, bool fast) : comm_(comm), fast_(fast) {
+  TPSIM_MPI(MPI_Comm_rank(comm_, &rank));
+  TPSIM_MPI(MPI_Comm_size(comm_, &size));
+}
+
+std::unique_ptr<process::Group> MpiGroup::split(int color, int key) {
+  MPI_Comm part = MPI_COMM_NULL;
+  TPSIM_MPI(MPI_Comm_split(comm_, color < 0 ? MPI_UNDEFINED : color, key, &part));
+  if (part == MPI_COMM_NULL) return nullptr;
+  return std::make_unique<MpiGroup>(part, fast_);
+}
+
+void MpiGroup::leave() {
+  int finalized = 0;  // where the program ends before its world does
+  TPSIM_MPI(MPI_Finalized(&finalized));
+  if (finalized == 0) TPSIM_MPI(MPI_Comm_free(&comm_));
+}
+
+bool MpiGroup::move(const Arrival& mine, std::uint64_t job) {
+  // Above the tags of other messages: none of an earlier run is left to be mistaken.
+  tag_ = 16 + static_cast<int>(job % 16384);
+  if (mine.call.op == CollectiveOp::barrier) {
+    TPSIM_MPI(MPI_Barrier(comm_));
     return true;
   }
-  if (fast_ && group_->size > 1)
+  if (fast_ && size > 1)
     if (const std::optional<bool> done = fast(mine)) return *done;
   return in_rank_order(mine);
 }
 
 // --- in rank order -------------------------------------------------------------------------------
 
-bool Transport::in_rank_order(const Arrival& mine) const {
+bool MpiGroup::in_rank_order(const Arrival& mine) const {
   if (mine.call.op == CollectiveOp::broadcast) return broadcast(mine);
   const int center = center_of(mine.call);
-  return group_->rank == center ? at_center(mine, center) : elsewhere(mine, center);
+  return rank == center ? at_center(mine, center) : elsewhere(mine, center);
 }
 
-void Transport::send_failures(const std::vector<bool>& done, int center) const {
-  for (int r = 0; r < group_->size; ++r)
-    if (r != center && !done[at(r)]) send_failure(group_->comm, r, tag_);
+void MpiGroup::send_failures(const std::vector<bool>& done, int center) const {
+  for (int r = 0; r < size; ++r)
+    if (r != center && !done[at(r)]) send_failure(comm_, r, tag_);
 }
 
 /// Receives all tensors, does what the last virtual rank to arrive does, and sends the results.
-bool Transport::at_center(const Arrival& mine, int center) const {
-  const int n = group_->size;
+bool MpiGroup::at_center(const Arrival& mine, int center) const {
+  const int n = size;
   const detail::Call& call = mine.call;
   const bool all_alike = call.op == CollectiveOp::all_reduce || call.op == CollectiveOp::all_gather;
   std::vector<bool> done(at(n));  // needs no answer any more
   bool failed = false;
-  detail::Group g(group_->name, std::vector<int>(at(n)));
+  detail::Group g(name, std::vector<int>(at(n)));
   std::vector<Bytes> packed(at(n));
   for (int r = 0; r < n; ++r)
-    if (r != center && !receive_sized(group_->comm, r, tag_, packed[at(r)]))
+    if (r != center && !receive_sized(comm_, r, tag_, packed[at(r)]))
       done[at(r)] = failed = true;
   if (failed) {
     send_failures(done, center);
@@ -79,7 +97,7 @@ bool Transport::at_center(const Arrival& mine, int center) const {
       if (r == center) continue;
       const Buffer& out = all_alike ? call.out : g.arrivals[at(r)].call.out;
       if (!all_alike || result.empty()) result = out.ops->pack(out.tensor);
-      send_sized(group_->comm, r, tag_, result);
+      send_sized(comm_, r, tag_, result);
       done[at(r)] = true;
     }
   } catch (const MpiError&) {
@@ -91,39 +109,39 @@ bool Transport::at_center(const Arrival& mine, int center) const {
   return true;
 }
 
-bool Transport::elsewhere(const Arrival& mine, int center) const {
+bool MpiGroup::elsewhere(const Arrival& mine, int center) const {
   const detail::Call& call = mine.call;
   try {
     const Bytes packed = call.in.ops->pack(call.in.tensor);
-    send_sized(group_->comm, center, tag_, packed);
+    send_sized(comm_, center, tag_, packed);
   } catch (const MpiError&) {
     throw;
   } catch (...) {
-    send_failure(group_->comm, center, tag_);
+    send_failure(comm_, center, tag_);
     throw;
   }
   if (call.op == CollectiveOp::gather) return true;
   Bytes result;
-  if (!receive_sized(group_->comm, center, tag_, result)) return false;
+  if (!receive_sized(comm_, center, tag_, result)) return false;
   call.out.ops->unpack(result, call.out.tensor);
   return true;
 }
 
-bool Transport::broadcast(const Arrival& mine) const {
+bool MpiGroup::broadcast(const Arrival& mine) const {
   const detail::Call& call = mine.call;
-  if (group_->rank != call.root) {
+  if (rank != call.root) {
     Bytes bytes;
-    if (!receive_sized(group_->comm, call.root, tag_, bytes)) return false;
+    if (!receive_sized(comm_, call.root, tag_, bytes)) return false;
     call.out.ops->unpack(bytes, call.out.tensor);
     return true;
   }
-  std::vector<bool> done(at(group_->size));
+  std::vector<bool> done(at(size));
   try {
-    if (group_->size > 1) {
+    if (size > 1) {
       const Bytes bytes = call.in.ops->pack(call.in.tensor);
-      for (int r = 0; r < group_->size; ++r) {
+      for (int r = 0; r < size; ++r) {
         if (r == call.root) continue;
-        send_sized(group_->comm, r, tag_, bytes);
+        send_sized(comm_, r, tag_, bytes);
         done[at(r)] = true;
       }
     }
@@ -145,7 +163,7 @@ constexpr int failed = -1, other_way = 0, ready = 1;
 
 }  // namespace
 
-int Transport::vote(const std::function<int()>& prepare) const {
+int MpiGroup::vote(const std::function<int()>& prepare) const {
   int mine = failed, least = 0;
   std::exception_ptr error;
   try {
@@ -153,12 +171,12 @@ int Transport::vote(const std::function<int()>& prepare) const {
   } catch (...) {
     error = std::current_exception();
   }
-  TPSIM_MPI(MPI_Allreduce(&mine, &least, 1, MPI_INT, MPI_MIN, group_->comm));
+  TPSIM_MPI(MPI_Allreduce(&mine, &least, 1, MPI_INT, MPI_MIN, comm_));
   if (error) std::rethrow_exception(error);
   return least;
 }
 
-std::optional<bool> Transport::fast(const Arrival& mine) const {
+std::optional<bool> MpiGroup::fast(const Arrival& mine) const {
   switch (mine.call.op) {
     case CollectiveOp::all_reduce:
     case CollectiveOp::reduce_scatter:
@@ -169,11 +187,11 @@ std::optional<bool> Transport::fast(const Arrival& mine) const {
 }
 
 /// MPI_Allreduce and MPI_Reduce_scatter_block of the tensor's numbers.
-std::optional<bool> Transport::fast_sum(const Arrival& mine) const {
+std::optional<bool> MpiGroup::fast_sum(const Arrival& mine) const {
   const detail::Call& call = mine.call;
   const TensorOps& ops = *call.in.ops;
   const bool scatters = call.op == CollectiveOp::reduce_scatter;
-  const int n = group_->size;
+  const int n = size;
   TensorOps::Summands all;  // of a scatter, part by part
   TensorOps::Owned own(nullptr, [](void*) {});
   const int agreed = vote([&] {
@@ -186,7 +204,7 @@ std::optional<bool> Transport::fast_sum(const Arrival& mine) const {
       if (s.empty()) mine_ready = other_way;
       all.singles.insert(all.singles.end(), s.singles.begin(), s.singles.end());
       all.doubles.insert(all.doubles.end(), s.doubles.begin(), s.doubles.end());
-      if (r == group_->rank) own = std::move(slice);
+      if (r == rank) own = std::move(slice);
     }
     if (std::max(all.singles.size(), all.doubles.size()) > INT_MAX) mine_ready = other_way;
     return mine_ready;
@@ -197,13 +215,13 @@ std::optional<bool> Transport::fast_sum(const Arrival& mine) const {
     if (numbers.empty()) return;
     const auto count = static_cast<int>(numbers.size());
     if (!scatters) {
-      TPSIM_MPI(MPI_Allreduce(MPI_IN_PLACE, numbers.data(), count, type, MPI_SUM, group_->comm));
+      TPSIM_MPI(MPI_Allreduce(MPI_IN_PLACE, numbers.data(), count, type, MPI_SUM, comm_));
       return;
     }
     auto part = numbers;
     part.resize(numbers.size() / at(n));
     TPSIM_MPI(MPI_Reduce_scatter_block(numbers.data(), part.data(), count / n, type, MPI_SUM,
-                                       group_->comm));
+                                       comm_));
     numbers = std::move(part);
   };
   sum(all.singles, MPI_FLOAT);
@@ -213,11 +231,10 @@ std::optional<bool> Transport::fast_sum(const Arrival& mine) const {
 }
 
 /// MPI_Allgatherv, MPI_Gatherv, MPI_Bcast and MPI_Alltoallv of packed tensors.
-std::optional<bool> Transport::fast_move(const Arrival& mine) const {
+std::optional<bool> MpiGroup::fast_move(const Arrival& mine) const {
   const detail::Call& call = mine.call;
   const TensorOps& ops = *(call.in.tensor != nullptr ? call.in.ops : call.out.ops);
-  const int n = group_->size, me = group_->rank;
-  const MPI_Comm comm = group_->comm;
+  const int n = size, me = rank;
   const bool all_to_all = call.op == CollectiveOp::all_to_all;
   const bool sends = call.op != CollectiveOp::broadcast || me == call.root;
   Bytes packed;
@@ -240,9 +257,9 @@ std::optional<bool> Transport::fast_move(const Arrival& mine) const {
   if (agreed == other_way) return std::nullopt;
 
   if (call.op == CollectiveOp::broadcast) {
-    TPSIM_MPI(MPI_Bcast(sizes.data(), 1, MPI_INT, call.root, comm));
+    TPSIM_MPI(MPI_Bcast(sizes.data(), 1, MPI_INT, call.root, comm_));
     packed.resize(at(sizes[0]));
-    TPSIM_MPI(MPI_Bcast(packed.data(), sizes[0], MPI_BYTE, call.root, comm));
+    TPSIM_MPI(MPI_Bcast(packed.data(), sizes[0], MPI_BYTE, call.root, comm_));
     if (sends)
       call.out.ops->assign(call.in.tensor, call.out.tensor);
     else
@@ -251,22 +268,22 @@ std::optional<bool> Transport::fast_move(const Arrival& mine) const {
   }
   std::vector<int> counts(at(n)), places(at(n), 0), from(at(n), 0);
   if (all_to_all)
-    TPSIM_MPI(MPI_Alltoall(sizes.data(), 1, MPI_INT, counts.data(), 1, MPI_INT, comm));
+    TPSIM_MPI(MPI_Alltoall(sizes.data(), 1, MPI_INT, counts.data(), 1, MPI_INT, comm_));
   else
-    TPSIM_MPI(MPI_Allgather(sizes.data(), 1, MPI_INT, counts.data(), 1, MPI_INT, comm));
+    TPSIM_MPI(MPI_Allgather(sizes.data(), 1, MPI_INT, counts.data(), 1, MPI_INT, comm_));
   std::exclusive_scan(counts.begin(), counts.end(), places.begin(), 0);
   std::exclusive_scan(sizes.begin(), sizes.end(), from.begin(), 0);
   Bytes all(at(places.back() + counts.back()));
   const auto count = static_cast<int>(packed.size());
   if (all_to_all)
     TPSIM_MPI(MPI_Alltoallv(packed.data(), sizes.data(), from.data(), MPI_BYTE, all.data(),
-                            counts.data(), places.data(), MPI_BYTE, comm));
+                            counts.data(), places.data(), MPI_BYTE, comm_));
   else if (call.op == CollectiveOp::all_gather)
     TPSIM_MPI(MPI_Allgatherv(packed.data(), count, MPI_BYTE, all.data(), counts.data(),
-                             places.data(), MPI_BYTE, comm));
+                             places.data(), MPI_BYTE, comm_));
   else
     TPSIM_MPI(MPI_Gatherv(packed.data(), count, MPI_BYTE, all.data(), counts.data(), places.data(),
-                          MPI_BYTE, call.root, comm));
+                          MPI_BYTE, call.root, comm_));
   if (call.op == CollectiveOp::gather && me != call.root) return true;
   std::vector<TensorOps::Owned> parts;
   std::vector<const void*> tensors;
