@@ -1,170 +1,211 @@
 // SPDX-License-Identifier: MIT
-// nccl::Group among the threads of one process, on host memory: they meet by the name of the file,
-// which is never written. For tests without a GPU; link it in the place of tpsim_nccl.
+// nccl::Group on host memory, among threads and among processes of one machine: they meet by the
+// id alone, at a file in $TPSIM_HOST_NCCL_DIR, else /dev/shm. For tests without a GPU; link it in
+// the place of tpsim_nccl.
+#include <unistd.h>
+
 #include <algorithm>
+#include <array>
 #include <chrono>
-#include <condition_variable>
-#include <cstring>
-#include <map>
-#include <mutex>
-#include <tuple>
+#include <cstdlib>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <random>
+#include <string_view>
+#include <thread>
+#include <utility>
 #include <vector>
+
+#include <fmt/format.h>
 
 #include <tpsim/backend/cuda/element.hpp>
 #include <tpsim/backend/nccl/nccl_group.hpp>
 
+#include <tests/support/shared_table.hpp>
+
 namespace tpsim::nccl {
-namespace {
-
-/// Everybody leaves something and goes on when all have.
-struct Table {
-  struct Left {
-    const void* in = nullptr;
-    int color = 0, key = 0;
-  };
-  explicit Table(int ranks) : left(static_cast<std::size_t>(ranks)) {}
-  std::mutex mutex;
-  std::condition_variable changed;
-  std::vector<Left> left;
-  std::map<std::pair<long, int>, std::shared_ptr<Table>> parts;  ///< [round, color]
-  int come = 0;
-  long round = 0;
-};
-
-std::mutex meetings_mutex;
-std::map<std::string, std::shared_ptr<Table>> meetings;
-
-}  // namespace
 
 struct Group::State {
-  std::shared_ptr<Table> table;
-  int rank = 0;
-  double time_limit_s = 60;
-  bool aborted = false;
+  Seat seat;
+  testing::SharedTable table;
+  int splits = 0;
+  std::string aborted;  ///< why, when it was
 
-  [[nodiscard]] int size() const { return static_cast<int>(table->left.size()); }
-  /// Waits for all. @throws cuda::Error after the time limit
-  void meet(const std::string& what) {
-    std::unique_lock lock(table->mutex);
-    const long mine = table->round;
-    if (++table->come == size()) {
-      table->come = 0;
-      ++table->round;
-      table->changed.notify_all();
-      return;
-    }
-    const auto limit = std::chrono::duration<double>(time_limit_s);
-    if (table->changed.wait_for(lock, limit, [&] { return table->round != mine; })) return;
-    aborted = true;
-    throw cuda::Error(what + " did not end within " + std::to_string(time_limit_s) + " s");
+  State(Seat s, const std::string& file) : seat(std::move(s)), table(file, seat.rank, seat.size) {}
+
+  [[nodiscard]] std::string who() const {
+    return fmt::format("rank {} of {}", seat.rank, seat.size);
   }
-  /// f() once everybody's input is there; nobody goes on before all have read.
+
+  /// f(), and what it throws aborts the group, so that nobody waits for this rank.
   template <class F>
-  void exchange(const Table::Left& own, const std::string& what, const F& f) {
-    if (aborted) throw cuda::Error(what + " in a group that was aborted");
-    table->left[static_cast<std::size_t>(rank)] = own;
-    meet(what);
-    f();
-    meet(what);
+  void call(const std::string& what, const F& f) {
+    if (aborted.empty() && table.aborted_by() >= 0) aborted = by_another();
+    if (!aborted.empty()) throw cuda::Error(what + " in a group that was aborted: " + aborted);
+    started_ = Clock::now();
+    try {
+      f();
+    } catch (const std::exception& e) {
+      aborted = e.what();
+      table.abort();
+      throw;
+    } catch (...) {
+      aborted = what + " was broken off on " + who();
+      table.abort();
+      throw;
+    }
   }
-  [[nodiscard]] const unsigned char* of(int r) const {
-    return static_cast<const unsigned char*>(table->left[static_cast<std::size_t>(r)].in);
+  /// Waits for all. @throws cuda::Error after the time limit of the call
+  void meet(const std::string& what) {
+    const std::uint32_t meeting = table.come();
+    for (int round = 0; !table.all_came(meeting); ++round) {
+      seat.watch();
+      if (table.aborted_by() >= 0)
+        throw cuda::Error(what + " failed on " + who() + ": " + by_another());
+      if (std::chrono::duration<double>(Clock::now() - started_).count() > seat.time_limit_s)
+        throw cuda::Error(fmt::format(
+            "{} did not end within {} s on {}: another rank has ended, or calls something else; "
+            "the group was aborted",
+            what, seat.time_limit_s, who()));
+      if (round < 100)
+        std::this_thread::yield();
+      else
+        std::this_thread::sleep_for(std::chrono::microseconds(50));
+    }
   }
+  /// read() once everybody's input is there; nobody goes on before all have read.
+  template <class F>
+  void exchange(const void* in, Size bytes, const std::string& what, const F& read) {
+    call(what, [&] {
+      table.write(in, bytes);
+      meet(what);
+      read();
+      meet(what);
+    });
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  [[nodiscard]] std::string by_another() const {
+    return fmt::format("rank {} has aborted the group", table.aborted_by());
+  }
+  Clock::time_point started_;  ///< the call
 };
 
 namespace {
 
-void copy(void* to, Size at, const void* from, Size bytes) {
-  if (bytes > 0)
-    std::memcpy(static_cast<unsigned char*>(to) + at, from, static_cast<std::size_t>(bytes));
+std::string file_of(const std::vector<std::byte>& id) {
+  if (id.size() != 128)
+    throw cuda::Error(fmt::format("an id has 128 bytes, this one has {}", id.size()));
+  const char* given = std::getenv("TPSIM_HOST_NCCL_DIR");
+  const std::filesystem::path folder = given != nullptr ? given
+                                       : ::access("/dev/shm", W_OK) == 0
+                                           ? "/dev/shm"
+                                           : std::filesystem::temp_directory_path();
+  std::string name = "tpsim-nccl-";
+  for (std::size_t i = 0; i < 16; ++i) name += fmt::format("{:02x}", static_cast<unsigned>(id[i]));
+  // All of the id counts, and in hex it is too long for a file's name.
+  const std::string_view all(reinterpret_cast<const char*>(id.data()), id.size());
+  return folder / (name + fmt::format("-{:016x}", std::hash<std::string_view>{}(all)));
 }
 
-/// Elements [first, first + count) of everybody's input, reduced from the last rank to the first:
-/// as NCCL, in an order that is not the ranks'.
-std::vector<float> reduced(const Group::State& s, Size first, Size count, cuda::Type type,
-                           cuda::ReduceOp op) {
-  std::vector<float> out;
-  for (Size i = first; i < first + count; ++i) {
-    float sum = cuda::load_word(type, s.of(s.size() - 1), i);
-    for (int r = s.size() - 1; r-- > 0;) {
-      const float next = cuda::load_word(type, s.of(r), i);
-      sum = op == cuda::ReduceOp::sum ? cuda::rounded_to(type, sum + next) : std::max(sum, next);
+std::shared_ptr<Group::State> meeting_at(const std::string& file, const Seat& seat,
+                                         const std::string& what) {
+  auto state = std::make_shared<Group::State>(seat, file);
+  state->call(what, [&] { state->meet(what); });
+  return state;
+}
+
+unsigned char* block(void* memory, Size index, Size bytes) {
+  return static_cast<unsigned char*>(memory) + index * bytes;
+}
+
+/// out := elements [first, first + count) of everybody's input, reduced from the last rank to the
+/// first and rounded at every hop: as NCCL's, an order that is not the ranks'.
+void reduce(const Group::State& s, Size first, Size count, cuda::Type type, cuda::ReduceOp op,
+            void* out) {
+  const Size width = cuda::bytes_of(type);
+  std::vector<unsigned char> next(static_cast<std::size_t>(count * width));
+  s.table.read(s.seat.size - 1, first * width, out, count * width);
+  for (int r = s.seat.size - 1; r-- > 0;) {
+    s.table.read(r, first * width, next.data(), count * width);
+    for (Size i = 0; i < count; ++i) {
+      const float a = cuda::load_word(type, out, i), b = cuda::load_word(type, next.data(), i);
+      cuda::store_word(type, out, i, op == cuda::ReduceOp::sum ? a + b : std::max(a, b));
     }
-    out.push_back(sum);
   }
-  return out;
-}
-
-void put(void* to, cuda::Type type, const std::vector<float>& numbers) {
-  for (std::size_t i = 0; i < numbers.size(); ++i)
-    cuda::store_word(type, to, static_cast<Size>(i), numbers[i]);
 }
 
 }  // namespace
 
+bool Group::is_built() { return true; }
 std::string Group::version() { return "no NCCL at all"; }
-Group Group::join(cuda::Device /*device*/, const Meeting& m) {
-  auto state = std::make_shared<State>();
-  state->rank = m.rank, state->time_limit_s = m.time_limit_s;
-  {
-    const std::lock_guard lock(meetings_mutex);
-    auto& table = meetings[m.file];
-    if (table == nullptr) table = std::make_shared<Table>(m.size);
-    state->table = table;
-  }
-  state->meet("the meeting at " + m.file);
-  return Group(std::move(state));
+std::vector<std::byte> Group::new_id() {
+  std::random_device random;
+  std::vector<std::byte> id(128);
+  for (std::byte& b : id) b = static_cast<std::byte>(random());
+  return id;
 }
-int Group::rank() const { return state_->rank; }
-int Group::size() const { return state_->size(); }
+Group Group::join(cuda::Device /*device*/, const Seat& seat) {
+  if (seat.rank < 0 || seat.rank >= seat.size)
+    throw cuda::Error(fmt::format("there is no rank {} of {}", seat.rank, seat.size));
+  return Group(meeting_at(file_of(seat.id), seat, "the meeting of the ranks"));
+}
+int Group::rank() const { return state_->seat.rank; }
+int Group::size() const { return state_->seat.size; }
 
 void Group::all_gather(const void* in, void* out, Size bytes, const std::string& what) {
-  state_->exchange({in}, what, [&] {
-    for (int r = 0; r < size(); ++r) copy(out, r * bytes, state_->of(r), bytes);
+  state_->exchange(in, bytes, what, [&] {
+    for (int r = 0; r < size(); ++r) state_->table.read(r, 0, block(out, r, bytes), bytes);
   });
 }
 void Group::all_reduce(const void* in, void* out, Size count, cuda::Type type, cuda::ReduceOp op,
                        const std::string& what) {
-  state_->exchange({in}, what, [&] { put(out, type, reduced(*state_, 0, count, type, op)); });
+  state_->exchange(in, count * cuda::bytes_of(type), what,
+                   [&] { reduce(*state_, 0, count, type, op, out); });
 }
 void Group::reduce_scatter(const void* in, void* out, Size count, cuda::Type type,
                            cuda::ReduceOp op, const std::string& what) {
-  state_->exchange({in}, what,
-                   [&] { put(out, type, reduced(*state_, rank() * count, count, type, op)); });
+  state_->exchange(in, size() * count * cuda::bytes_of(type), what,
+                   [&] { reduce(*state_, rank() * count, count, type, op, out); });
 }
 void Group::broadcast(const void* in, void* out, Size bytes, int root, const std::string& what) {
-  state_->exchange({in}, what, [&] { copy(out, 0, state_->of(root), bytes); });
+  state_->exchange(in, rank() == root ? bytes : 0, what,
+                   [&] { state_->table.read(root, 0, out, bytes); });
 }
 void Group::gather(const void* in, void* out, Size bytes, int root, const std::string& what) {
-  state_->exchange({in}, what, [&] {
-    for (int r = 0; rank() == root && r < size(); ++r) copy(out, r * bytes, state_->of(r), bytes);
+  state_->exchange(in, bytes, what, [&] {
+    for (int r = 0; rank() == root && r < size(); ++r)
+      state_->table.read(r, 0, block(out, r, bytes), bytes);
   });
 }
 void Group::all_to_all(const void* in, void* out, Size bytes, const std::string& what) {
-  state_->exchange({in}, what, [&] {
-    for (int r = 0; r < size(); ++r) copy(out, r * bytes, state_->of(r) + rank() * bytes, bytes);
+  state_->exchange(in, size() * bytes, what, [&] {
+    for (int r = 0; r < size(); ++r)
+      state_->table.read(r, rank() * bytes, block(out, r, bytes), bytes);
   });
 }
 
 Group Group::split(int color, int key) {
-  auto part = std::make_shared<State>();
-  part->time_limit_s = state_->time_limit_s;
-  state_->exchange({nullptr, color, key}, "split", [&] {
-    Table& t = *state_->table;
-    std::vector<std::pair<int, int>> members;
+  const std::array own{color, key};
+  std::vector<std::pair<int, int>> members;  // [key, rank]
+  state_->exchange(&own, sizeof own, "split", [&] {
     for (int r = 0; r < size(); ++r) {
-      const Table::Left& l = t.left[static_cast<std::size_t>(r)];
-      if (l.color == color) members.emplace_back(l.key, r);
+      std::array<int, 2> its{};
+      state_->table.read(r, 0, &its, sizeof its);
+      if (its[0] == color) members.emplace_back(its[1], r);
     }
-    std::sort(members.begin(), members.end());
-    const auto own = std::find(members.begin(), members.end(), std::pair(key, rank()));
-    part->rank = static_cast<int>(own - members.begin());
-    const std::lock_guard lock(t.mutex);
-    auto& table = t.parts[{t.round, color}];
-    if (table == nullptr) table = std::make_shared<Table>(static_cast<int>(members.size()));
-    part->table = table;
   });
-  return Group(color < 0 ? nullptr : std::move(part));
+  const int number = state_->splits++;
+  if (color < 0) return Group(nullptr);
+  std::sort(members.begin(), members.end());
+  Seat seat = state_->seat;
+  seat.size = static_cast<int>(members.size());
+  seat.rank = static_cast<int>(std::find(members.begin(), members.end(), std::pair(key, rank())) -
+                               members.begin());
+  return Group(
+      meeting_at(fmt::format("{}.{}.{}", state_->table.file(), number, color), seat, "split"));
 }
 
 }  // namespace tpsim::nccl
