@@ -3,13 +3,13 @@
 // failed, or the time limit is over.
 #include <tpsim/backend/nccl/nccl_group.hpp>
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <functional>
 #include <thread>
 
 #include "sim/cuda/device_state.hpp"
-#include "sim/nccl/meeting_file.hpp"
 #include "sim/nccl/nccl_library.hpp"
 
 namespace tpsim::nccl {
@@ -19,6 +19,7 @@ struct Group::State {
   ncclComm_t comm = nullptr;
   int rank = 0, size = 1;
   double time_limit_s = 60;
+  std::function<void()> watch;
   std::string aborted;  ///< why, when it was
 
   explicit State(cuda::Device d) : device(std::move(d)) {}
@@ -41,14 +42,27 @@ std::string who(const State& s) {
   return "rank " + std::to_string(s.rank) + " of " + std::to_string(s.size);
 }
 
-/// Gives the group up, so that nobody waits for it, and says why.
-[[noreturn]] void abort(State& s, const std::string& why) {
+/// Gives the group up, so that nobody waits for it.
+void give_up(State& s, const std::string& why) {
   s.aborted = why;
   if (s.comm != nullptr) {
     (void)library().ncclCommAbort(s.comm);
     s.comm = nullptr;
   }
+}
+[[noreturn]] void abort(State& s, const std::string& why) {
+  give_up(s, why);
   throw cuda::Error(why);
+}
+
+/// What the rank's watch throws ends the wait, too.
+void watch(State& s, const std::string& what) {
+  try {
+    if (s.watch) s.watch();
+  } catch (const std::exception& e) {
+    give_up(s, what + " was given up on " + who(s) + ": " + e.what());
+    throw;
+  }
 }
 
 /// Until `done` says so, NCCL says that something failed, or time is over.
@@ -65,6 +79,7 @@ void poll(State& s, const std::string& what, const std::function<bool()>& done) 
     if (std::chrono::duration<double>(Clock::now() - start).count() > s.time_limit_s)
       abort(s, what + " did not end within " + std::to_string(s.time_limit_s) + " s on " + who(s) +
                    ": another rank has ended, or calls something else; the group was aborted");
+    watch(s, what);
     if (round > 100) std::this_thread::sleep_for(std::chrono::microseconds(50));
   }
 }
@@ -90,6 +105,8 @@ void run(State& s, const std::string& what, const F& queue) {
 
 /// Everybody is done with the group: what is queued ends first.
 void leave(State& s) {
+  s.watch = nullptr;  // the others may have left
+  s.time_limit_s = std::min(s.time_limit_s, 5.0);
   check(s, library().ncclCommFinalize(s.comm), "ncclCommFinalize", "leaving the group");
   poll(s, "leaving the group", [] { return true; });
   check(s, library().ncclCommDestroy(s.comm), "ncclCommDestroy", "leaving the group");
@@ -114,7 +131,7 @@ Group::State::~State() {
   if (comm == nullptr) return;
   try {
     leave(*this);
-  } catch (const cuda::Error&) {  // it was aborted, which is all that can be done here
+  } catch (const std::exception&) {  // it was aborted, which is all that can be done here
   }
 }
 
@@ -126,23 +143,30 @@ std::string Group::version() {
          std::to_string(v % 100);
 }
 
-Group Group::join(cuda::Device device, const Meeting& m) {
-  auto s = std::make_shared<State>(std::move(device));
-  s->rank = m.rank, s->size = m.size, s->time_limit_s = m.time_limit_s;
-  s->device.state().use();
+bool Group::is_built() { return true; }
+
+std::vector<std::byte> Group::new_id() {
   ncclUniqueId id{};
-  if (m.rank == 0) {
-    check(*s, library().ncclGetUniqueId(&id), "ncclGetUniqueId", "the meeting");
-    std::vector<std::byte> bytes(sizeof id);
-    std::memcpy(bytes.data(), &id, sizeof id);
-    write_meeting(m.file, bytes);
-  } else {
-    const std::vector<std::byte> bytes = read_meeting(m.file, sizeof id, m.time_limit_s);
-    std::memcpy(&id, bytes.data(), sizeof id);
-  }
+  if (const ncclResult_t result = library().ncclGetUniqueId(&id); result != ncclSuccess)
+    cuda::fail("ncclGetUniqueId", library().ncclGetErrorString(result), __FILE__, __LINE__);
+  std::vector<std::byte> bytes(sizeof id);
+  std::memcpy(bytes.data(), &id, sizeof id);
+  return bytes;
+}
+
+Group Group::join(cuda::Device device, const Seat& seat) {
+  ncclUniqueId id{};
+  if (seat.id.size() != sizeof id)
+    throw cuda::Error("NCCL's id has " + std::to_string(sizeof id) + " bytes, not " +
+                      std::to_string(seat.id.size()));
+  std::memcpy(&id, seat.id.data(), sizeof id);
+  auto s = std::make_shared<State>(std::move(device));
+  s->rank = seat.rank, s->size = seat.size;
+  s->time_limit_s = seat.time_limit_s, s->watch = seat.watch;
+  s->device.state().use();
   ncclConfig_t config = not_blocking();
-  const std::string what = "the meeting at " + m.file;
-  check(*s, library().ncclCommInitRankConfig(&s->comm, m.size, id, m.rank, &config),
+  const std::string what = "the meeting of the ranks";
+  check(*s, library().ncclCommInitRankConfig(&s->comm, seat.size, id, seat.rank, &config),
         "ncclCommInitRankConfig", what);
   poll(*s, what, [] { return true; });
   return Group(std::move(s));
@@ -213,7 +237,7 @@ void Group::all_to_all(const void* in, void* out, Size bytes, const std::string&
 
 Group Group::split(int color, int key) {
   auto part = std::make_shared<State>(state_->device);
-  part->time_limit_s = state_->time_limit_s;
+  part->time_limit_s = state_->time_limit_s, part->watch = state_->watch;
   run(*state_, "split", [&](cudaStream_t) {
     ncclConfig_t config = not_blocking();
     check(*state_,

@@ -243,16 +243,26 @@ int World::finish(int status, const std::string& trouble) {
   if (is_root()) {
     ByteWriter w;
     w.put(status);
-    for (int r = 1; r < size; ++r) tell(r, FromRoot::stop, w.bytes);
+    for (int r = 1; r < size; ++r) try {
+        tell(r, FromRoot::stop, w.bytes);
+      } catch (const RemoteError&) {  // has ended already
+      }
     stopped_ = status;
     return status;
   }
-  if (!trouble.empty())
-    wire_->send(0, Channel::trouble, std::as_bytes(std::span(trouble.data(), trouble.size())));
-  while (!stopped_) try {
-      (void)from_root();  // something that this process has no more use for
-    } catch (const ProcessStopped&) {
-    }
+  try {
+    if (!trouble.empty() && !stopped_)
+      wire_->send(0, Channel::trouble,
+                  std::as_bytes(std::span(trouble.data(), trouble.size())));
+    while (!stopped_) try {
+        (void)from_root();  // something that this process has no more use for
+      } catch (const ProcessStopped&) {
+      }
+  } catch (const RemoteError& e) {
+    std::fprintf(stderr, "error: rank %d: %s\n", rank, e.what());
+    broken_ = true;
+    return status != 0 ? status : 2;
+  }
   return *stopped_;
 }
 

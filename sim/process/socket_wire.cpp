@@ -1,0 +1,319 @@
+// SPDX-License-Identifier: MIT
+#include "sim/process/socket_wire.hpp"
+
+#include <array>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <filesystem>
+#include <thread>
+
+#include <boost/asio.hpp>
+
+#include "sim/process/meeting_file.hpp"
+#include "sim/process/process_world.hpp"
+
+namespace tpsim::process {
+namespace {
+
+namespace asio = boost::asio;
+using asio::ip::tcp;
+using Failure = boost::system::error_code;
+using Clock = std::chrono::steady_clock;
+
+constexpr std::size_t channels = 4;
+constexpr unsigned char bye = 255;
+constexpr auto patience = std::chrono::seconds(2);  ///< with one connection that says nothing
+/// What the others say first.
+struct Hello {
+  Secret secret{};
+  std::int32_t rank = 0, size = 0;
+};
+constexpr std::array<unsigned char, 1> welcome{1};
+struct Head {
+  unsigned char channel = 0;
+  std::uint64_t bytes = 0;
+};
+constexpr std::size_t head_bytes = 9;
+
+std::string seconds(double s) {
+  std::string text = std::to_string(s);
+  while (text.back() == '0') text.pop_back();
+  if (text.back() == '.') text.pop_back();
+  return text + " s";
+}
+
+/// A process at the other end.
+struct Peer {
+  explicit Peer(tcp::socket s) : socket(std::move(s)) {}
+  tcp::socket socket;
+  std::array<unsigned char, head_bytes> head{};
+  Bytes body;
+  std::array<std::deque<Bytes>, channels> arrived;
+  bool open = true;
+  bool left = false;  ///< it has said so
+};
+
+}  // namespace
+
+class SocketWire::Network {
+ public:
+  explicit Network(const Meeting& m) : meeting_(m) {
+    if (m.size < 1 || m.rank < 0 || m.rank >= m.size)
+      throw MeetingError("rank " + std::to_string(m.rank) + " of " + std::to_string(m.size) +
+                         " is no rank: they are 0 to size - 1");
+    if (m.rank == 0)
+      invite();
+    else
+      join();
+    for (auto& p : peers_)
+      if (p) listen(*p);
+  }
+  ~Network() {
+    for (std::size_t i = 0; i < peers_.size(); ++i) try {
+        if (peers_[i] && peers_[i]->open) write(static_cast<int>(i), bye, {});
+      } catch (const std::exception&) {  // it is gone already
+      }
+  }
+  Network(const Network&) = delete;
+  Network& operator=(const Network&) = delete;
+
+  /// @throws RemoteError where `to` is gone
+  void write(int to, unsigned char channel, std::span<const std::byte> bytes) {
+    Peer& p = peer(to);
+    std::array<unsigned char, head_bytes> head{channel};
+    const std::uint64_t size = bytes.size();
+    std::memcpy(head.data() + 1, &size, sizeof size);
+    bool done = false;
+    Failure failed;
+    // Reads go on meanwhile: both ends may be writing.
+    asio::async_write(
+        p.socket,
+        std::array<asio::const_buffer, 2>{asio::buffer(head),
+                                          asio::const_buffer(bytes.data(), bytes.size())},
+        [&](const Failure& f, std::size_t) { done = true, failed = f; });
+    while (!done) {
+      io_.restart();
+      io_.run_one();
+    }
+    if (failed) {
+      p.open = false;
+      gone(to);
+    }
+  }
+  /// Takes in what has arrived.
+  void poll() {
+    io_.restart();
+    io_.poll();
+  }
+  [[nodiscard]] Peer& peer(int r) { return *peers_.at(static_cast<std::size_t>(r)); }
+  [[nodiscard]] std::size_t count() const { return peers_.size(); }
+  [[nodiscard]] bool has(std::size_t r) const { return peers_[r] != nullptr; }
+  [[noreturn]] static void gone(int r) {
+    throw RemoteError(r, "", "its process ended while the others wait for it");
+  }
+
+ private:
+  using Time = Clock::time_point;
+  [[nodiscard]] Time end() const {
+    return start_ + std::chrono::duration_cast<Clock::duration>(
+                        std::chrono::duration<double>(meeting_.time_limit_s));
+  }
+  /// Starts an operation and waits for it until then. False where it has failed, or time is over.
+  template <class Start>
+  bool within(tcp::socket& socket, Time until, const Start& start) {
+    bool done = false;
+    Failure failed;
+    start([&](const Failure& f, auto&&...) { done = true, failed = f; });
+    io_.restart();
+    while (!done && Clock::now() < until) io_.run_one_until(until);
+    if (done) return !failed;
+    Failure ignored;
+    socket.close(ignored);
+    while (!done) {
+      io_.restart();
+      io_.run_one();
+    }
+    return false;
+  }
+
+  // --- rank 0
+
+  void invite() {
+    peers_.resize(static_cast<std::size_t>(meeting_.size));
+    if (meeting_.size == 1) return;
+    tcp::acceptor acceptor(io_, tcp::endpoint(tcp::v4(), 0));
+    const Invitation invitation{own_addresses(), acceptor.local_endpoint().port(), new_secret()};
+    write_invitation(meeting_.file, invitation);
+    try {
+      for (int missing = meeting_.size - 1; missing > 0;) {
+        tcp::socket socket(io_);
+        bool done = false;
+        Failure failed;
+        acceptor.async_accept(socket, [&](const Failure& f) { done = true, failed = f; });
+        io_.restart();
+        while (!done && Clock::now() < end()) io_.run_one_until(end());
+        if (!done) {
+          acceptor.close();
+          while (!done) io_.restart(), io_.run_one();
+          none_came();
+        }
+        if (!failed && welcomed(std::move(socket), invitation.secret)) --missing;
+      }
+    } catch (...) {
+      std::error_code ignored;
+      std::filesystem::remove(meeting_.file, ignored);
+      throw;
+    }
+    std::error_code ignored;
+    std::filesystem::remove(meeting_.file, ignored);
+  }
+  [[noreturn]] void none_came() const {
+    std::string missing;
+    for (std::size_t r = 1; r < peers_.size(); ++r)
+      if (!peers_[r]) missing += (missing.empty() ? "" : ", ") + std::to_string(r);
+    throw MeetingError("rank 0 has waited " + seconds(meeting_.time_limit_s) + " at " +
+                       meeting_.file + " for rank " + missing + " of " +
+                       std::to_string(meeting_.size));
+  }
+  [[nodiscard]] bool welcomed(tcp::socket socket, const Secret& secret) {
+    Hello hello;
+    const auto until = std::min(end(), Clock::now() + patience);
+    if (!within(socket, until,
+                [&](auto f) {
+                  asio::async_read(socket, asio::buffer(&hello, sizeof hello), std::move(f));
+                }) ||
+        hello.secret != secret)
+      return false;  // a stranger
+    if (hello.size != meeting_.size)
+      throw MeetingError("a process says that the job has " + std::to_string(hello.size) +
+                         " ranks, rank 0 that it has " + std::to_string(meeting_.size));
+    if (hello.rank < 0 || hello.rank >= meeting_.size)
+      throw MeetingError("a process says that it is rank " + std::to_string(hello.rank) + " of " +
+                         std::to_string(meeting_.size));
+    auto& place = peers_[static_cast<std::size_t>(hello.rank)];
+    if (hello.rank == 0 || place)
+      throw MeetingError("two processes are rank " + std::to_string(hello.rank) + " of this job");
+    Failure failed;
+    asio::write(socket, asio::buffer(welcome), failed);
+    if (failed) return false;
+    without_delay(socket);
+    place = std::make_unique<Peer>(std::move(socket));
+    return true;
+  }
+
+  // --- the others
+
+  void join() {
+    peers_.resize(1);
+    while (true) {
+      if (const auto invitation = read_invitation(meeting_.file))
+        for (const std::string& address : invitation->addresses)
+          if (connected(*invitation, address)) return;
+      if (Clock::now() > end())
+        throw MeetingError("rank " + std::to_string(meeting_.rank) + " of " +
+                           std::to_string(meeting_.size) + " has not met rank 0 at " +
+                           meeting_.file + " within " + seconds(meeting_.time_limit_s));
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    }
+  }
+  [[nodiscard]] bool connected(const Invitation& invitation, const std::string& address) {
+    Failure failed;
+    const auto number = asio::ip::make_address(address, failed);
+    if (failed) return false;
+    tcp::socket socket(io_);
+    const Hello hello{invitation.secret, meeting_.rank, meeting_.size};
+    std::array<unsigned char, 1> answer{};
+    const auto until = [&] { return std::min(end(), Clock::now() + patience); };
+    if (!within(socket, until(),
+                [&](auto f) {
+                  socket.async_connect(tcp::endpoint(number, invitation.port), std::move(f));
+                }) ||
+        !within(socket, until(),
+                [&](auto f) {
+                  asio::async_write(socket, asio::buffer(&hello, sizeof hello), std::move(f));
+                }) ||
+        !within(socket, end(),  // rank 0 may be busy with a stranger
+                [&](auto f) { asio::async_read(socket, asio::buffer(answer), std::move(f)); }) ||
+        answer != welcome)
+      return false;
+    without_delay(socket);
+    peers_[0] = std::make_unique<Peer>(std::move(socket));
+    return true;
+  }
+
+  // --- both
+
+  static void without_delay(tcp::socket& socket) {
+    Failure ignored;
+    socket.set_option(tcp::no_delay(true), ignored);
+  }
+  void listen(Peer& p) {
+    asio::async_read(p.socket, asio::buffer(p.head), [this, &p](const Failure& f, std::size_t) {
+      std::uint64_t size = 0;
+      std::memcpy(&size, p.head.data() + 1, sizeof size);
+      p.left = !f && p.head[0] == bye;
+      p.open = !f && p.head[0] < channels;
+      if (!p.open) return;
+      p.body.resize(size);
+      asio::async_read(p.socket, asio::buffer(p.body), [this, &p](const Failure& g, std::size_t) {
+        p.open = !g;
+        if (!p.open) return;
+        p.arrived[p.head[0]].push_back(std::move(p.body));
+        p.body = {};
+        listen(p);
+      });
+    });
+  }
+
+  Meeting meeting_;
+  Time start_ = Clock::now();
+  asio::io_context io_{1};
+  std::vector<std::unique_ptr<Peer>> peers_;  ///< of rank 0 [rank], of the others rank 0 alone
+};
+
+SocketWire::SocketWire(const Meeting& meeting)
+    : rank_(meeting.rank), size_(meeting.size), network_(std::make_unique<Network>(meeting)) {}
+SocketWire::~SocketWire() = default;
+
+void SocketWire::send(int to, Channel channel, std::span<const std::byte> bytes) {
+  network_->write(to, static_cast<unsigned char>(channel), bytes);
+}
+
+std::optional<Wire::Found> SocketWire::receive(int from, Channel channel) {
+  network_->poll();
+  for (std::size_t r = 0; r < network_->count(); ++r) {
+    if (!network_->has(r) || (from >= 0 && static_cast<int>(r) != from)) continue;
+    auto& arrived = network_->peer(static_cast<int>(r)).arrived[static_cast<std::size_t>(channel)];
+    if (arrived.empty()) continue;
+    Found out{static_cast<int>(r), std::move(arrived.front())};
+    arrived.pop_front();
+    return out;
+  }
+  for (std::size_t r = 0; r < network_->count(); ++r)
+    if (network_->has(r) && (from < 0 || static_cast<int>(r) == from) &&
+        !network_->peer(static_cast<int>(r)).open)
+      Network::gone(static_cast<int>(r));
+  return std::nullopt;
+}
+
+void SocketWire::watch() {
+  network_->poll();
+  for (std::size_t r = 0; r < network_->count(); ++r) {
+    if (!network_->has(r)) continue;
+    const Peer& p = network_->peer(static_cast<int>(r));
+    if (!p.open && !p.left) Network::gone(static_cast<int>(r));
+    if (rank_ == 0) continue;
+    for (const Bytes& told : p.arrived[static_cast<std::size_t>(Channel::from_root)])
+      if (!told.empty() && static_cast<FromRoot>(told.front()) == FromRoot::stop)
+        throw RemoteError(0, "", "it has ended the job");
+  }
+}
+
+void SocketWire::abort() {
+  // The others notice.
+  std::_Exit(3);
+}
+
+}  // namespace tpsim::process

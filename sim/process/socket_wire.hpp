@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: MIT
+// Messages with rank 0 over TCP, for processes that no MPI has started.
+#pragma once
+
+#include <memory>
+
+#include <tpsim/comm/process/meeting.hpp>
+
+#include "sim/process/wire.hpp"
+
+namespace tpsim::process {
+
+/// Rank 0 listens on every network of its machine; the others connect and show the secret of the
+/// meeting file. What is sent is not encrypted. A process that ends is noticed by rank 0, and its
+/// end by the others.
+class SocketWire : public Wire {
+ public:
+  /// Returns when all processes are there. @throws MeetingError after the time limit, or for ranks
+  /// that cannot be those of one job
+  explicit SocketWire(const Meeting& meeting);
+  /// Tells the others that this process needs them no more.
+  ~SocketWire() override;
+  [[nodiscard]] int rank() const override { return rank_; }
+  [[nodiscard]] int size() const override { return size_; }
+  void send(int to, Channel channel, std::span<const std::byte> bytes) override;
+  [[nodiscard]] std::optional<Found> receive(int from, Channel channel) override;
+  [[noreturn]] void abort() override;
+  void close() override {}
+  /// For a rank that waits for others elsewhere. @throws RemoteError where one of them has died, or
+  /// rank 0 has ended the job
+  void watch();
+
+ private:
+  class Network;
+  int rank_, size_;
+  std::unique_ptr<Network> network_;
+};
+
+}  // namespace tpsim::process
