@@ -5,21 +5,93 @@
 
 #include <fmt/format.h>
 
+#include <tpsim/backend/nccl/nccl_group.hpp>
+#include <tpsim/backend/nccl/nccl_ranks.hpp>
 #ifdef TPSIM_HAS_MPI
 #include <tpsim/comm/mpi/mpi_ranks.hpp>
 #endif
 
+#include "sim/launched.hpp"
+
 namespace tpsim::cli {
+namespace {
 
 #ifdef TPSIM_HAS_MPI
+std::unique_ptr<ProcessWorld> start_mpi() { return std::make_unique<MpiWorld>(); }
+#else
+std::unique_ptr<ProcessWorld> start_mpi() { return nullptr; }
+#endif
 
-bool has_mpi() { return true; }
-struct Job::Mpi {
-  MpiWorld world;
-};
-RankWorld* Job::world() const { return mpi_ ? &mpi_->world : nullptr; }
+bool can_start_nccl() { return nccl::Group::is_built() && cuda::Device::count() > 0; }
+
+std::unique_ptr<ProcessWorld> start_nccl() {
+  const Launched launched = read_launched();
+  try {
+    return std::make_unique<NcclWorld>(
+        cuda::Device::shared(launched.local_rank % cuda::Device::count()), launched.meeting);
+  } catch (const MeetingError& e) {
+    throw UsageError(e.what(), "TPSIM_NCCL_TIME_LIMIT is the time to wait, in seconds");
+  } catch (const cuda::Error& e) {
+    throw UsageError(std::string("NCCL could not start: ") + e.what(),
+                     "ranks on one GPU need NCCL_HOSTIDs of their own: tpsim-nccl-run sets them");
+  }
+}
+
+std::string comm_of(const std::vector<std::string>& arguments) {
+  std::string out;
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    if (arguments[i].rfind("--comm=", 0) == 0) out = arguments[i].substr(7);
+    if (arguments[i] == "--comm" && i + 1 < arguments.size()) out = arguments[i + 1];
+  }
+  return out;
+}
+
+void require_world(const std::string& comm) {
+  if (comm == "mpi")
+    throw UsageError(has_mpi() ? "--comm mpi needs MPI, which was not started"
+                             : "this tpsim was built without MPI",
+                     "use --comm virtual; or install libopenmpi-dev and openmpi-bin, then cmake -B "
+                     "build and cmake --build build");
+  if (!nccl::Group::is_built())
+    throw UsageError("this tpsim was built without NCCL",
+                     "use --comm virtual, or mpi; NCCL needs nvcc in the PATH and nccl.h, then "
+                     "configure anew (cmake --fresh) and build again");
+  throw UsageError(fmt::format("no CUDA device: {}", cuda::Device::why_none()),
+                   "use --comm virtual, or mpi, or machines with NVIDIA GPUs and their driver");
+}
+
+std::string launch(const std::string& comm, int tp) {
+  return fmt::format("{} {}", comm == "mpi" ? "mpirun -np" : "tpsim-nccl-run -n", tp);
+}
+
+}  // namespace
+
+bool has_mpi() {
+#ifdef TPSIM_HAS_MPI
+  return true;
+#else
+  return false;
+#endif
+}
+
+Job::Job(const std::vector<std::string>& arguments) {
+  const std::string comm = comm_of(arguments);
+  if (comm == "mpi") world_ = start_mpi();
+  try {
+    if (comm == "nccl" && can_start_nccl()) world_ = start_nccl();
+  } catch (const UsageError&) {
+    failed_ = std::current_exception();
+  }
+}
+Job::~Job() = default;
+
+RankWorld* Job::world() const {
+  if (failed_) std::rethrow_exception(failed_);
+  return world_.get();
+}
+bool Job::reports() const { return world_ == nullptr || world_->is_root(); }
 int Job::finish(int status, const std::string& trouble) const {
-  return mpi_ ? mpi_->world.finish(status, trouble) : status;
+  return world_ ? world_->finish(status, trouble) : status;
 }
 bool Job::is_end(const std::exception_ptr& error, int& status) {
   try {
@@ -32,60 +104,34 @@ bool Job::is_end(const std::exception_ptr& error, int& status) {
   }
 }
 
-#else
-
-bool has_mpi() { return false; }
-struct Job::Mpi {};
-RankWorld* Job::world() const { return nullptr; }
-int Job::finish(int status, const std::string& /*trouble*/) const { return status; }
-bool Job::is_end(const std::exception_ptr& /*error*/, int& /*status*/) { return false; }
-
-#endif
-
-Job::Job(const std::vector<std::string>& arguments) {
-  bool wanted = false;
-  for (std::size_t i = 0; i < arguments.size(); ++i)
-    wanted = wanted || arguments[i] == "--comm=mpi" ||
-             (arguments[i] == "--comm" && i + 1 < arguments.size() && arguments[i + 1] == "mpi");
-  if (wanted && has_mpi()) mpi_ = std::make_unique<Mpi>();
-}
-Job::~Job() = default;
-bool Job::reports() const { return world() == nullptr || world()->is_root(); }
-
 void read_comm(const Given& given, RankWorld* world, RankChoice& choice) {
   const auto it = given.find("comm");
   if (it == given.end()) return;
   require_choice("communicator", it->second, {"virtual", "mpi", "nccl"},
                  "communicators are virtual, mpi and nccl");
-  if (it->second == "nccl")
-    throw UsageError(
-        "no command of tpsim runs over NCCL yet",
-        "use --comm virtual, with --backend cuda on one GPU, or --comm mpi under mpirun");
-  if (it->second == "mpi" && world == nullptr)
-    throw UsageError(has_mpi() ? "--comm mpi needs MPI, which was not started"
-                               : "this tpsim was built without MPI",
-                     "use --comm virtual; or install libopenmpi-dev and openmpi-bin, then cmake -B "
-                     "build and cmake --build build");
+  if (it->second == "virtual") return;
+  if (world == nullptr) require_world(it->second);
   if (const auto backend = given.find("backend");
       it->second == "mpi" && backend != given.end() && backend->second == "cuda")
     throw UsageError("--backend cuda has all ranks in one process, --comm mpi one in each",
-                     "use --comm virtual, or --backend eigen");
+                     "use --comm virtual or nccl, or --backend eigen");
   choice.comm = it->second;
-  choice.world = choice.comm == "mpi" ? world : nullptr;
+  choice.world = world;
 }
 
 void require_tp(int tp, const RankChoice& choice) {
   if (choice.world == nullptr || choice.world->size() == tp) return;
-  const int have = choice.world->size();
   throw UsageError(
-      fmt::format("--tp {} with --comm mpi needs {} processes, and this job has {}", tp, tp, have),
-      fmt::format("start it with mpirun -np {}, or leave --tp out: it is the number of processes",
-                  tp));
+      fmt::format("--tp {} with --comm {} needs {} processes, and this job has {}", tp, choice.comm,
+                  tp, choice.world->size()),
+      fmt::format("start it with {}, or leave --tp out: it is the number of processes",
+                  launch(choice.comm, tp)));
 }
 
 std::string note_on_ranks(const RankChoice& choice) {
   if (choice.world == nullptr || choice.world->size() > 1) return {};
-  return "one process, so tp 1; mpirun -np 4 tpsim --comm mpi ... starts four";
+  return fmt::format("one process, so tp 1; {} tpsim --comm {} ... starts four",
+                     launch(choice.comm, 4), choice.comm);
 }
 
 }  // namespace tpsim::cli

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The processes that a command line runs in: one, or with --comm mpi those of an MPI job.
+// The processes that a command line runs in: one, or with --comm mpi and nccl those of a job.
 #pragma once
 
 #include <exception>
@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include <tpsim/comm/rank_world.hpp>
+#include <tpsim/comm/process/process_ranks.hpp>
 
 #include "sim/command_line.hpp"
 #include "sim/request.hpp"
@@ -19,13 +19,13 @@ namespace tpsim::cli {
 
 class Job {
  public:
-  /// Starts MPI where the arguments have `--comm mpi` and the program can.
+  /// Starts MPI or NCCL where the arguments have that `--comm` and the program can.
   explicit Job(const std::vector<std::string>& arguments);
   ~Job();
   Job(const Job&) = delete;
   Job& operator=(const Job&) = delete;
 
-  /// Null without MPI: all ranks live in this process.
+  /// Null: all ranks live in this process. @throws UsageError where the others were not found
   [[nodiscard]] RankWorld* world() const;
   /// Does this process write reports and errors? Of several, one does.
   [[nodiscard]] bool reports() const;
@@ -35,8 +35,8 @@ class Job {
   [[nodiscard]] static bool is_end(const std::exception_ptr& error, int& status);
 
  private:
-  struct Mpi;
-  std::unique_ptr<Mpi> mpi_;
+  std::unique_ptr<ProcessWorld> world_;
+  std::exception_ptr failed_;
 };
 
 /// Reads --comm into `choice`. @throws UsageError where the program cannot do it

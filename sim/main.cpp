@@ -3,7 +3,10 @@
 #include <cstdio>
 #include <exception>
 #include <string>
+#include <typeinfo>
 #include <vector>
+
+#include <tpsim/backend/cuda/cuda_ops.hpp>
 
 #include "sim/commands.hpp"
 #include "sim/job.hpp"
@@ -36,9 +39,14 @@ int run(const std::vector<std::string>& arguments, const tpsim::cli::Job& job,
     report(json, e.subject(), e.violations(), e.hint());
   } catch (const std::bad_alloc&) {
     report(json, "not enough memory for these sizes", {}, "use smaller sizes, or --reading static");
+  } catch (const tpsim::cuda::Error& e) {
+    report(json, std::string("the CUDA device failed: ") + e.what(), {}, "");
   } catch (const std::exception& e) {
     const auto* remote = dynamic_cast<const tpsim::RemoteError*>(&e);
-    if (remote != nullptr && remote->type().empty()) {  // that process could not be asked
+    // That process could not be asked, or its device.
+    if (remote != nullptr && (remote->type().empty() ||
+                              remote->type() == typeid(tpsim::cuda::Error).name() ||
+                              remote->type() == typeid(UsageError).name())) {
       report(json, e.what(), {}, "");
       return 2;
     }

@@ -96,9 +96,9 @@ std::string Device::versions() {
          (driver == 0 ? "none" : text(static_cast<std::size_t>(driver), 1000, 10)) + ", cuBLASLt " +
          text(lt, 10000, 100) + "." + std::to_string(lt % 100);
 }
-Device Device::shared() {
+Device Device::shared(int ordinal) {
   // Never destroyed: CUDA may have unloaded itself by the time statics go.
-  static const Device* const device = new Device(0);
+  static const Device* const device = new Device(ordinal);
   return *device;
 }
 

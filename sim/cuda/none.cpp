@@ -25,7 +25,7 @@ bool Device::is_built() { return false; }
 int Device::count() { return 0; }
 std::string Device::why_none() { return "tpsim was built without CUDA"; }
 std::string Device::versions() { return "no CUDA"; }
-Device Device::shared() { return Device(0); }
+Device Device::shared(int ordinal) { return Device(ordinal); }
 Device::Device(int /*ordinal*/) { refuse(); }
 std::string Device::name() const { refuse(); }
 void Device::wait() { refuse(); }

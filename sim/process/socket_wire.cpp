@@ -25,16 +25,8 @@ using Clock = std::chrono::steady_clock;
 constexpr std::size_t channels = 4;
 constexpr unsigned char bye = 255;
 constexpr auto patience = std::chrono::seconds(2);  ///< with one connection that says nothing
-/// What the others say first.
-struct Hello {
-  Secret secret{};
-  std::int32_t rank = 0, size = 0;
-};
 constexpr std::array<unsigned char, 1> welcome{1};
-struct Head {
-  unsigned char channel = 0;
-  std::uint64_t bytes = 0;
-};
+/// Before each message: its channel, and its length in 8 bytes.
 constexpr std::size_t head_bytes = 9;
 
 std::string seconds(double s) {
@@ -44,21 +36,21 @@ std::string seconds(double s) {
   return text + " s";
 }
 
-/// A process at the other end.
-struct Peer {
-  explicit Peer(tcp::socket s) : socket(std::move(s)) {}
-  tcp::socket socket;
-  std::array<unsigned char, head_bytes> head{};
-  Bytes body;
-  std::array<std::deque<Bytes>, channels> arrived;
-  bool open = true;
-  bool left = false;  ///< it has said so
-};
-
 }  // namespace
 
 class SocketWire::Network {
  public:
+  /// A process at the other end.
+  struct Peer {
+    explicit Peer(tcp::socket s) : socket(std::move(s)) {}
+    tcp::socket socket;
+    std::array<unsigned char, head_bytes> head{};
+    Bytes body;
+    std::array<std::deque<Bytes>, channels> arrived;
+    bool open = true;
+    bool left = false;  ///< it has said so
+  };
+
   explicit Network(const Meeting& m) : meeting_(m) {
     if (m.size < 1 || m.rank < 0 || m.rank >= m.size)
       throw MeetingError("rank " + std::to_string(m.rank) + " of " + std::to_string(m.size) +
@@ -116,6 +108,11 @@ class SocketWire::Network {
 
  private:
   using Time = Clock::time_point;
+  /// What the others say first.
+  struct Hello {
+    Secret secret{};
+    std::int32_t rank = 0, size = 0;
+  };
   [[nodiscard]] Time end() const {
     return start_ + std::chrono::duration_cast<Clock::duration>(
                         std::chrono::duration<double>(meeting_.time_limit_s));
@@ -302,7 +299,7 @@ void SocketWire::watch() {
   network_->poll();
   for (std::size_t r = 0; r < network_->count(); ++r) {
     if (!network_->has(r)) continue;
-    const Peer& p = network_->peer(static_cast<int>(r));
+    const Network::Peer& p = network_->peer(static_cast<int>(r));
     if (!p.open && !p.left) Network::gone(static_cast<int>(r));
     if (rank_ == 0) continue;
     for (const Bytes& told : p.arrived[static_cast<std::size_t>(Channel::from_root)])

@@ -5,29 +5,27 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include <tpsim/backend/nccl/nccl_communicator.hpp>
-#include <tpsim/layers/linear.hpp>
+#include <tpsim/backend/nccl/nccl_group.hpp>
+#include <tpsim/backend/nccl/nccl_ranks.hpp>
 
 #include <tests/support/drive_device.hpp>
 
 namespace tpsim::testing {
 namespace {
 
-int compare(cuda::Device device, const nccl::Meeting& at, NcclMode mode) {
+int compare(const cuda::Device& device, const Meeting& at, NcclOptions options) {
   int wrong = 0;
-  NcclCommunicator comm(device, nccl::Group::join(device, at), mode);
+  NcclRanks world(device, at, options);
   for (const DType rule : {DType::f32, DType::bf16, DType::f16}) {
-    // Uneven parts are for rank order alone.
-    const bool uneven = mode == NcclMode::rank_order;
     Results have(at.size);
     CudaBackend b(device, at.rank, rule);
-    drive(comm, b, have, uneven);
-    const Results wanted = on_virtual_ranks(device, at.size, rule, uneven);
+    world.run([&](Communicator& comm) { drive(comm, b, have, true); });
+    const Results wanted = on_virtual_ranks(device, at.size, rule, true);
     const auto& own = have.of[static_cast<std::size_t>(at.rank)];
     const auto& same = wanted.of[static_cast<std::size_t>(at.rank)];
     for (std::size_t k = 0; k < same.size(); ++k) {
       const bool sums = k == 0 || k == 4 || k == 8;  // in another order: not to the bit
-      if (mode == NcclMode::native && sums) continue;
+      if (options.native && sums) continue;
       if (k < own.size() && own[k] == same[k]) continue;
       ++wrong;
       std::printf("FAIL  rank %d, %s, result %zu differs from virtual ranks\n", at.rank,
@@ -38,8 +36,8 @@ int compare(cuda::Device device, const nccl::Meeting& at, NcclMode mode) {
 }
 
 /// Integers, whose sums are exact in any order.
-int integers(cuda::Device device, const nccl::Meeting& at) {
-  NcclCommunicator comm(device, nccl::Group::join(device, at), NcclMode::native);
+int integers(const cuda::Device& device, const Meeting& at) {
+  NcclRanks world(device, at, {.native = true});
   CudaBackend b(device, at.rank, DType::bf16);
   const BackendOps<CudaBackend> ops(b);
   Numbers mine, sum;
@@ -50,7 +48,7 @@ int integers(cuda::Device device, const nccl::Meeting& at) {
     sum.push_back(all);
   }
   DeviceTensor x = b.from_host({1, 4099}, mine);
-  comm.all_reduce(ops.buffer(x), ops.buffer(x));
+  world.run([&](Communicator& comm) { comm.all_reduce(ops.buffer(x), ops.buffer(x)); });
   if (b.to_host(x) == sum) return 0;
   std::printf("FAIL  rank %d: NCCL's sum of integers\n", at.rank);
   return 1;
@@ -74,10 +72,12 @@ int main(int argc, char** argv) {
       return 2;
     }
     cuda::Device device;
-    const int wrong =
-        testing::compare(device, {file + ".order", rank, size, 60}, NcclMode::rank_order) +
-        testing::compare(device, {file + ".native", rank, size, 60}, NcclMode::native) +
-        testing::integers(device, {file + ".integers", rank, size, 60});
+    int wrong = testing::integers(device, {file + ".integers", rank, size, 60});
+    for (const bool debug : {true, false})
+      for (const bool native : {false, true})
+        wrong += testing::compare(
+            device, {file + "." + std::to_string(2 * debug + native), rank, size, 60},
+            {debug, native});
     std::printf("%s  rank %d of %d\n", wrong == 0 ? "ok  " : "FAIL", rank, size);
     return wrong == 0 ? 0 : 1;
   } catch (const std::exception& e) {

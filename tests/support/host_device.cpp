@@ -132,8 +132,8 @@ bool Device::is_built() { return true; }
 int Device::count() { return HostDevice::instance().devices; }
 std::string Device::why_none() { return "the test says so"; }
 std::string Device::versions() { return "no CUDA at all"; }
-Device Device::shared() {
-  static const Device device(0);
+Device Device::shared(int ordinal) {
+  static const Device device(ordinal);
   return device;
 }
 Device::Device(int ordinal) : state_(std::make_shared<State>()) {

@@ -58,8 +58,8 @@ class Device {
   /// "CUDA runtime 13.0, driver 13.0, cuBLASLt 13.0.2". Needs no GPU. @throws Error without
   /// cuBLASLt
   [[nodiscard]] static std::string versions();
-  /// The process's own, device 0; made by the first call.
-  [[nodiscard]] static Device shared();
+  /// The process's own: the device that the first call names, for all later ones.
+  [[nodiscard]] static Device shared(int ordinal = 0);
 
   explicit Device(int ordinal = 0);
   /// "NVIDIA H100, compute capability 9.0"
