@@ -1,20 +1,20 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 # All that only a GPU can show, in one command. Prints a table, and writes all output to a log.
-# usage: tests/gpu/check.sh [BUILD_FOLDER] [LOG]      build/ and gpu.log by default
-# Needs in BUILD_FOLDER what `cmake --build BUILD_FOLDER --target tpsim_gpu` builds, or in its place a
-# folder with those programs; from CUDA the driver, cuBLASLt and, for their lines, NCCL and
-# compute-sanitizer. No network. The exit status is 1 when a line failed, 2 without a GPU.
+# usage: tests/gpu/check.sh [BUILD_FOLDER] [LOG]
+# BUILD_FOLDER is one where `cmake --build BUILD_FOLDER --target tpsim_gpu` was built (by default
+# build/), or the folder of tpsim_gpu_folder (by default this one, where it is that). LOG is gpu.log.
+# Needs from CUDA the driver, cuBLAS and, for their lines, NCCL and compute-sanitizer. No network. The exit status is 1 when a line failed, 2 without a GPU.
 set -uo pipefail
 cd "$(dirname "$0")/../.." || exit 2
 
-build=${1:-build}
+build=${1:-$([ -f tpsim ] && echo . || echo build)}
 log=${2:-gpu.log}
 limit=${GPU_CHECK_LIMIT:-60}  # seconds for one line
 failed=0
 : >"$log"
 
-program() { find "$build" -name "$1" -type f -perm -u+x 2>/dev/null | head -n 1; }
+program() { find "$build/$1" "$build/tests/$1" -type f -perm -u+x 2>/dev/null | head -n 1; }
 tpsim=$(program tpsim) probe=$(program tpsim_cuda_probe)
 nccl=$(program tpsim_nccl_probe) bench=$(program tpsim_decoder_time)
 tpsim=${TPSIM:-$tpsim}
