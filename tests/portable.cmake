@@ -10,6 +10,8 @@ set(gpu_files "")
 foreach(target IN LISTS gpu_targets)
   list(APPEND gpu_files $<TARGET_FILE:${target}>)
 endforeach()
+file(GLOB gpu_launchers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/sim/nccl/tpsim-*-run)
+list(APPEND gpu_files ${gpu_launchers})
 file(GLOB gpu_scripts CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/gpu/*.sh)
 add_custom_target(tpsim_gpu_folder DEPENDS tpsim_gpu VERBATIM
   COMMAND ${CMAKE_COMMAND} -E rm -rf ${gpu_folder}
