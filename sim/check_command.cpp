@@ -10,6 +10,7 @@
 #include <tpsim/checkpoint/check_names.hpp>
 #include <tpsim/core/text.hpp>
 
+#include "sim/check_numeric.hpp"
 #include "sim/check_run.hpp"
 #include "sim/commands.hpp"
 #include "sim/cuda_numeric.hpp"
@@ -74,12 +75,12 @@ void write_files(const CheckRequest& request, const std::vector<LayerResult>& st
 CheckRequest parse_check(const std::string& model, const Given& given, RankWorld* world) {
   const std::vector<std::string> own{"tp",    "reading", "dtype",   "all-reduce", "seed",  "plan",
                                      "fault", "full",    "json",    "html",       "junit", "color",
-                                     "quiet", "verbose", "backend", "comm"};
+                                     "quiet", "verbose", "backend", "tf32",       "comm"};
   for (const auto& [name, value] : given)
     if (std::find(own.begin(), own.end(), name) == own.end())
       throw UsageError(fmt::format("--{} is no option of 'check'", name),
                        "'check' takes --tp, --reading, --dtype, --all-reduce, --seed, --backend, "
-                       "--plan, --fault, --full, --comm and the options of output");
+                       "--tf32, --plan, --fault, --full, --comm and the options of output");
   CheckRequest r;
   if (model.empty())
     throw UsageError("'tpsim check' needs a model",
@@ -102,6 +103,7 @@ CheckRequest parse_check(const std::string& model, const Given& given, RankWorld
   r.all_reduce = parse_all_reduce(given);
   r.seed = parse_seed(given);
   r.backend = parse_backend(given);
+  r.tf32 = parse_tf32(given, r.backend, r.dtype);
   if (const auto it = given.find("plan"); it != given.end()) r.plan_file = it->second;
   r.full = given.count("full") != 0;
   if (r.full && !r.exact)
@@ -160,6 +162,7 @@ CheckOutcome check(const CheckRequest& request, const CheckedModel& model) {
 int run_check(const CheckRequest& request) {
   const auto start = std::chrono::steady_clock::now();
   const CheckedModel model = open_checked_model(request.model, request.plan_file);
+  if (request.tf32) require_tf32_applies(numeric_dtype(request, model));
   for (const std::string& path : {request.output.html, request.output.junit})
     if (!path.empty() && request.reports()) require_writable(path);
   const CheckOutcome result = check(request, model);

@@ -28,7 +28,7 @@ Json request_json(const CheckRequest& r, const CheckedModel& model) {
   j["all_reduce"] = name(r.all_reduce);
   j["seed"] = r.seed;
   j["backend"] = r.backend;
-  if (r.backend == "cuda") j["device"] = cuda_device();
+  if (r.backend == "cuda") j["device"] = cuda_device(), j["tf32"] = r.tf32;
   j["comm"] = r.comm;
   return j;
 }

@@ -74,7 +74,7 @@ std::vector<CheckResult> read_numbers(const Numbers& n, const Stage& stage, bool
   NumericOptions o;
   o.dtype = numeric_dtype(n.request, n.model);
   o.seed = n.request.seed, o.all_reduce = n.request.all_reduce, o.world = n.request.world;
-  const std::unique_ptr<NumericEngine> engine = engine_of(n.request.backend);
+  const std::unique_ptr<NumericEngine> engine = engine_of(n.request.backend, n.request.tf32);
   o.engine = engine.get();
   std::vector<CheckResult> out;
   if (first) {

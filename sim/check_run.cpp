@@ -113,7 +113,7 @@ class ModelRun {
     o.statics = o.exact = false;
     o.seed = request_.seed, o.all_reduce = request_.all_reduce, o.world = request_.world;
     o.dtype = numeric_dtype(request_, model_);
-    const std::unique_ptr<NumericEngine> engine = engine_of(request_.backend);
+    const std::unique_ptr<NumericEngine> engine = engine_of(request_.backend, request_.tf32);
     o.engine = engine.get();
     return verify(*stages_.reduced(stage, stage_tokens), o).checks;
   }

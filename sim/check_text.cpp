@@ -227,13 +227,14 @@ std::string check_text(const CheckRequest& request, const CheckedModel& model,
                        const CheckOutcome& result, bool color) {
   const Paint paint{color};
   if (request.output.quiet) return verdict(result);
+  std::string backend;
+  for (const std::string& text : backend_texts(request.backend, request.tf32))
+    backend += "  " + text;
   std::string out =
       line("", fmt::format("tpsim {}  check  model {}{}{}  seed {}{}", TPSIM_VERSION, model.name,
                            request.fault.empty() ? "" : "  fault " + request.fault,
                            request.world == nullptr ? "" : "  comm " + request.comm, request.seed,
-                           request.backend == "eigen"
-                               ? ""
-                               : "  backend " + request.backend + on_device_text(request.backend)));
+                           backend));
   out += line("", sizes_text(model));
   for (const std::string& note : notes_of(request, model, result)) out += line("note: ", note);
   out += "\n" + line("names  ", result.names.message);

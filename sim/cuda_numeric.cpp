@@ -43,13 +43,21 @@ namespace {
 
 class CudaEngine final : public NumericEngine {
  public:
+  explicit CudaEngine(bool tf32) : tf32_(tf32) {}
   [[nodiscard]] CheckResult integers(const Subject& s, const NumericOptions& o) const override {
-    return on_device([&] { return read_integers_on<Cuda>(s, o); });
+    return on_device([&] { return read_integers_on<Cuda>(s, own(o)); });
   }
   [[nodiscard]] std::vector<CheckResult> rounding(const Subject& s,
                                                   const NumericOptions& o) const override {
-    return on_device([&] { return read_rounding_on<Cuda>(s, o); });
+    return on_device([&] { return read_rounding_on<Cuda>(s, own(o)); });
   }
+
+ private:
+  [[nodiscard]] NumericOptions own(NumericOptions o) const {
+    o.tf32 = tf32_;
+    return o;
+  }
+  bool tf32_;
 };
 
 }  // namespace
@@ -70,6 +78,22 @@ std::string parse_backend(const Given& given) {
   return it->second;
 }
 
+bool parse_tf32(const Given& given, const std::string& backend, std::optional<DType> dtype) {
+  if (given.count("tf32") == 0) return false;
+  if (backend != "cuda")
+    throw UsageError("--tf32 is about products of a GPU, and the CPU has no TF32",
+                     "add --backend cuda, or leave --tf32 out");
+  require_tf32_applies(dtype.value_or(DType::f32));
+  return true;
+}
+
+void require_tf32_applies(DType dtype) {
+  if (dtype != DType::f32)
+    throw UsageError(
+        fmt::format("--tf32 cuts the factors of f32 products, and the dtype is {}", name(dtype)),
+        "use --dtype f32, or leave --tf32 out");
+}
+
 void require_fault_runs(const std::string& fault, const std::string& backend) {
   if (fault == "bf16-sum" && backend == "cuda")
     throw UsageError("the fault bf16-sum rounds numbers in the CPU's memory",
@@ -78,13 +102,16 @@ void require_fault_runs(const std::string& fault, const std::string& backend) {
 
 std::string cuda_device() { return cuda::Device::shared().name(); }
 
-std::string on_device_text(const std::string& backend) {
-  return backend == "cuda" ? on_device([] { return " on " + cuda_device(); }) : std::string();
+std::vector<std::string> backend_texts(const std::string& backend, bool tf32) {
+  if (backend != "cuda") return {};
+  std::vector<std::string> out{"backend cuda on " + on_device([] { return cuda_device(); })};
+  if (tf32) out.emplace_back("tf32");
+  return out;
 }
 
-std::unique_ptr<NumericEngine> engine_of(const std::string& backend) {
+std::unique_ptr<NumericEngine> engine_of(const std::string& backend, bool tf32) {
   if (backend != "cuda") return nullptr;
-  return std::make_unique<CudaEngine>();
+  return std::make_unique<CudaEngine>(tf32);
 }
 
 }  // namespace cli

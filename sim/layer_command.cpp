@@ -177,7 +177,7 @@ LayerResult check_layer(const LayerRequest& request, const LayerSpec& asked) {
                         request.all_reduce,
                         Weakening::none,
                         request.world};
-  const std::unique_ptr<NumericEngine> engine = engine_of(request.backend);
+  const std::unique_ptr<NumericEngine> engine = engine_of(request.backend, request.tf32);
   options.engine = engine.get();
   result.report = verify(*subject_of(spec, request.fault), options);
   if (large) {
@@ -196,6 +196,7 @@ LayerResult check_layer(const LayerRequest& request, const LayerSpec& asked) {
     if (request.dtype != DType::f32) add("--dtype", name(request.dtype));
     if (request.all_reduce != ReduceOrder::rank) add("--all-reduce", name(request.all_reduce));
     if (request.backend != "eigen") add("--backend", request.backend);
+    if (request.tf32) result.smallest.emplace_back("--tf32");
     result.tests = smallest.tests;
     result.shrinks = smallest.shrinks;
   }

@@ -241,6 +241,7 @@ LayerRequest parse_layer(const Given& given, RankWorld* world) {
   r.all_reduce = parse_all_reduce(given);
   r.seed = parse_seed(given);
   r.backend = parse_backend(given);
+  r.tf32 = parse_tf32(given, r.backend, r.dtype);
 
   r.fault = parse_fault(given);
   r.toy = given.count("toy") != 0;

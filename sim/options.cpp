@@ -91,6 +91,8 @@ const std::vector<Option>& options() {
       {"how", "seed", "N", "of random weights and inputs [1]"},
       {"how", "backend", "NAME",
        "who computes the numeric reading and 'run': eigen or cuda [eigen]"},
+      {"how", "tf32", "",
+       "of --backend cuda in f32: products may use TF32, with factors of 11 bits"},
       {"how", "comm", "NAME",
        "where ranks live: virtual (this process) or mpi (one process each, under mpirun -np N, "
        "which "

@@ -35,7 +35,7 @@ void append_how(Json& j, const LayerRequest& r) {
   j["all_reduce"] = name(r.all_reduce);
   j["seed"] = r.seed;
   j["backend"] = r.backend;
-  if (r.backend == "cuda") j["device"] = cuda_device();
+  if (r.backend == "cuda") j["device"] = cuda_device(), j["tf32"] = r.tf32;
   j["comm"] = r.comm;
 }
 

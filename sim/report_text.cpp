@@ -102,8 +102,8 @@ std::string title(const LayerRequest& request, const LayerResult& result) {
   if (request.all_reduce != ReduceOrder::rank)
     fields.push_back(fmt::format("all-reduce {}", name(request.all_reduce)));
   if (request.world != nullptr) fields.push_back("comm " + request.comm);
-  if (request.backend != "eigen")
-    fields.push_back(fmt::format("backend {}{}", request.backend, on_device_text(request.backend)));
+  for (const std::string& text : backend_texts(request.backend, request.tf32))
+    fields.push_back(text);
   fields.push_back(fmt::format("seed {}", request.seed));
   std::string out, line;
   for (const std::string& field : fields) {

@@ -61,6 +61,7 @@ struct LayerRequest : Readings, RankChoice {
   ReduceOrder all_reduce = ReduceOrder::rank;
   std::uint64_t seed = 1;
   std::string backend = "eigen";
+  bool tf32 = false;  ///< of the device's f32 products
   Output output;
 };
 
@@ -89,6 +90,7 @@ struct RunRequest : RankChoice {
   ReduceOrder all_reduce = ReduceOrder::rank;
   std::uint64_t seed = 1;
   std::string backend = "eigen";
+  bool tf32 = false;  ///< of the device's f32 products
   Output output;
 };
 
@@ -116,6 +118,7 @@ struct CheckRequest : Readings, RankChoice {
   ReduceOrder all_reduce = ReduceOrder::rank;
   std::uint64_t seed = 1;
   std::string backend = "eigen";  ///< of the numeric reading
+  bool tf32 = false;              ///< of the device's f32 products
   Output output;
 };
 

@@ -28,9 +28,9 @@ using checkpoint_detail::shown;
 constexpr int most_ranks = 512;
 constexpr Index most_generated = 4096, most_prompt = 65536, most_id = Index{1} << 31,
                 drawn_tokens = 8;
-const std::vector<std::string> known_options{"tp",   "tokens",     "generate", "plan",  "dtype",
-                                             "seed", "all-reduce", "backend",  "comm",  "json",
-                                             "html", "junit",      "color",    "quiet", "verbose"};
+const std::vector<std::string> known_options{
+    "tp",   "tokens", "generate", "plan", "dtype", "seed",  "all-reduce", "backend",
+    "tf32", "comm",   "json",     "html", "junit", "color", "quiet",      "verbose"};
 
 std::vector<Index> parse_ids(const std::string& text) {
   std::vector<Index> ids;
@@ -95,7 +95,7 @@ RunRequest parse_run(const std::string& model, const Given& given, RankWorld* wo
     if (std::find(known_options.begin(), known_options.end(), name) == known_options.end())
       throw UsageError(fmt::format("--{} is no option of 'run'", name),
                        "'run' takes --tp, --tokens, --generate, --plan, --dtype, --all-reduce, "
-                       "--seed, --backend, --comm and those of output");
+                       "--seed, --backend, --tf32, --comm and those of output");
   const auto text = [&](const char* name, std::string fallback) {
     const auto it = given.find(name);
     return it == given.end() ? fallback : it->second;
@@ -121,6 +121,7 @@ RunRequest parse_run(const std::string& model, const Given& given, RankWorld* wo
   r.backend = parse_backend(given);
   if (r.backend == "cuda" && r.dtype == DType::f64)
     throw UsageError("the CUDA backend has no f64", "dtypes of it are f32, bf16 and f16");
+  r.tf32 = parse_tf32(given, r.backend, r.dtype);
   return r;
 }
 

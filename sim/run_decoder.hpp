@@ -24,11 +24,13 @@ struct DecoderSource {
   const StoredModel* stored = nullptr;
   DType rule = DType::f32;
   ReduceOrder order = ReduceOrder::rank;
+  bool tf32 = false;
 
   [[nodiscard]] EigenOptions options(bool track_bounds) const {
     EigenOptions o;
     o.track_bounds = track_bounds;
     o.order = order;
+    o.tf32 = tf32;
     return o;
   }
 };

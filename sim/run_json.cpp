@@ -90,7 +90,8 @@ std::string run_json(const RunRequest& request, const RunResult& r, double elaps
            {"vocab", r.shape.vocab.vocab},
            {"tied", r.shape.tied}}},
          {"tokens", r.generated}};
-  if (request.backend == "cuda") j["request"]["device"] = cuda_device();
+  if (request.backend == "cuda")
+    j["request"]["device"] = cuda_device(), j["request"]["tf32"] = request.tf32;
   j["steps"] = steps_json(r);
   j["stages"] = Json::array();
   for (const RunStage& s : r.stages) j["stages"].push_back(stage_json(s, "token"));

@@ -160,7 +160,7 @@ RunResult run_on(const RunRequest& request, const RunModel& m, const StoredModel
   RunResult out;
   out.plan = m.plan, out.architecture = m.model.architecture, out.shape = shape;
   out.notes = m.model.notes, out.prompt = m.prompt;
-  const DecoderSource truth{&m.model, &m.stored, request.dtype, request.all_reduce};
+  const DecoderSource truth{&m.model, &m.stored, request.dtype, request.all_reduce, request.tf32};
   DecoderSource ranks = truth;
   ranks.stored = &on_ranks;
 

@@ -34,8 +34,7 @@ std::string title(const RunRequest& request, const RunResult& r) {
   if (request.all_reduce != ReduceOrder::rank)
     how += fmt::format("  all-reduce {}", name(request.all_reduce));
   if (request.world != nullptr) how += "  comm " + request.comm;
-  if (request.backend != "eigen")
-    how += fmt::format("  backend {}{}", request.backend, on_device_text(request.backend));
+  for (const std::string& text : backend_texts(request.backend, request.tf32)) how += "  " + text;
   if (request.tokens.empty()) how += fmt::format("  seed {}", request.seed);
   std::string out = how + "\n" + line("model ", request.model) + line("plan ", r.plan);
   out +=

@@ -142,6 +142,35 @@ TEST_CASE("cuda program: the text names the device") {
   }
 }
 
+TEST_CASE("cuda program: TF32 is used when it is asked for, and reported") {
+  const std::string folder = test_data("tiny-llama").string();
+  const Environment always{{"TPSIM_HOST_ALWAYS_TF32", "1"}};
+  const std::string layer = "--tp 2 --layer decoder --intermediate 40" + sizes;
+  for (const std::string& line : {layer, "run " + folder + " --tp 2 --tokens 1,5,9,3 --generate 3",
+                                  "check " + folder + " --tp 2 --reading numeric --dtype f32"}) {
+    const std::string on_device = line + " --backend cuda";
+    CAPTURE(line);
+    CHECK(json_of(on_device)["request"]["tf32"] == false);
+    CHECK(json_of(on_device + " --tf32")["request"]["tf32"] == true);
+    // A device that uses it unasked leaves the bound, which has no room for it.
+    CHECK(json_of(on_device, 1, always)["result"] == "fail");
+    CHECK(json_of(on_device + " --tf32", 0, always)["result"] == "pass");
+    const Ran ran = run_line(on_device + " --tf32");
+    bool named = false;
+    for (const std::string& word : words_of(ran.out)) named = named || word == "tf32";
+    CHECK(named);
+  }
+  const Json plain = json_of(layer + " --backend cuda"),
+             cut = json_of(layer + " --backend cuda --tf32");
+  CHECK(check_of(cut, "integer") == check_of(plain, "integer"));
+  CHECK(check_of(cut, "rounding")["detection_floor"].get<double>() >
+        10 * check_of(plain, "rounding")["detection_floor"].get<double>());
+  CHECK_FALSE(json_of(layer)["request"].contains("tf32"));
+  const Json faulty = json_of(
+      "--tp 2 --layer row --in 36 --out 20 --fault missing-all-reduce --backend cuda --tf32", 1);
+  CHECK(has(faulty["counterexample"]["command"].dump(), R"("--tf32")"));
+}
+
 TEST_CASE(
     "cuda program: without a device, and with what it does not have, it says so and exits 2") {
   const auto refused = [](const std::string& line, const std::string& what,
@@ -163,6 +192,14 @@ TEST_CASE(
   refused("--tp 2 --layer row --fault bf16-sum --backend cuda", "--backend eigen", {});
   refused("run " + folder + " --tp 1 --backend cuda --dtype f64", "the CUDA backend has no f64",
           {});
+  for (const std::string& line : {std::string("--tp 2 --layer row"), "run " + folder + " --tp 1",
+                                  "check " + folder + " --tp 1"}) {
+    refused(line + " --tf32", "--tf32 is about products of a GPU", {});
+    refused(line + " --tf32 --backend cuda --dtype bf16", "the dtype is bf16", {});
+  }
+  refused("check " + test_data("tiny-qwen2").string() + " --tp 1 --tf32 --backend cuda",
+          "the dtype is bf16", {});  // the checkpoint's
+  refused("plan " + folder + " --tf32", "--tf32 is no option of 'plan'", {});
 }
 
 }  // namespace

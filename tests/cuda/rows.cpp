@@ -166,7 +166,8 @@ TEST_CASE("cuda: attention a few tokens at a time has the same bits") {
     const auto whole = b.attention(q, k, v, s, nullptr);
     const auto parts = b.slice(whole, 0, 0, 7);
     device.fill(parts.view(), 0);
-    detail::device_attention(device, s, q.view(), k.view(), v.view(), {}, parts.view(), 4 * 10 * 2);
+    detail::device_attention(device, s, q.view(), k.view(), v.view(), {}, parts.view(), false,
+                             4 * 10 * 2);
     CHECK(b.to_host(parts) == b.to_host(whole));
   }
 }

@@ -25,7 +25,7 @@ struct WithLanes {
   WithLanes& operator=(const WithLanes&) = delete;
   ~WithLanes() {
     cuda::HostDevice& host = cuda::HostDevice::instance();
-    host.lanes = 1, host.devices = 1, host.off_by = 0;
+    host.lanes = 1, host.devices = 1, host.off_by = 0, host.always_tf32 = false;
   }
 };
 

@@ -122,6 +122,7 @@ HostDevice& HostDevice::instance() {
     from.lanes = static_cast<Size>(given("TPSIM_HOST_LANES", 1));
     from.devices = static_cast<int>(given("TPSIM_HOST_DEVICES", 1));
     from.off_by = given("TPSIM_HOST_OFF_BY", 0);
+    from.always_tf32 = given("TPSIM_HOST_ALWAYS_TF32", 0) != 0;
     return true;
   }();
   static_cast<void>(set);
@@ -179,11 +180,25 @@ void Device::copy(ConstMatrix in, Matrix out) {
                 static_cast<std::size_t>(in.cols * step));
 }
 
+namespace {
+
+/// To the nearest of 11 significant bits, to even: TF32 as a product reads it.
+float to_tf32(float x) {
+  std::uint32_t bits = bits_of(x);
+  if ((bits & 0x7f800000U) == 0x7f800000U) return x;
+  bits += 0xfffU + (bits >> 13U & 1U);
+  return float_of(bits & ~0x1fffU);
+}
+
+}  // namespace
+
 // Products added in the order of the inner columns.
 void Device::product(const Product& p) {
   ++HostDevice::instance().products;
   if (p.a.type != p.b.type || (p.y.type != p.a.type && p.y.type != Type::f32))
     throw Error("no such product of types");
+  const bool tf32 = p.a.type == Type::f32 && (p.tf32 || HostDevice::instance().always_tf32);
+  const auto factor = [tf32](float x) { return tf32 ? to_tf32(x) : x; };
   for (Size i = 0; i < p.count; ++i) {
     const auto moved = [&](auto m, Size step) { return part_of(m, 0, m.rows, i * step, m.cols); };
     const ConstMatrix a = moved(p.a, p.a_step), b = moved(p.b, p.b_step);
@@ -192,7 +207,7 @@ void Device::product(const Product& p) {
       for (Size c = 0; c < y.cols; ++c) {
         float sum = 0;
         for (Size k = 0; k < a.cols; ++k)
-          sum += load(a, r, k) * (p.transposed ? load(b, c, k) : load(b, k, c));
+          sum += factor(load(a, r, k)) * factor(p.transposed ? load(b, c, k) : load(b, k, c));
         if (r == 0 && c == 0) sum += static_cast<float>(HostDevice::instance().off_by);
         store(y, r, c, sum);
       }

@@ -16,6 +16,7 @@ struct HostDevice {
   std::atomic<Size> live{0};      ///< buffers that are allocated
   std::atomic<Size> products{0};  ///< calls of Device::product
   double off_by = 0;              ///< added to element 0 of every product: a device that is wrong
+  bool always_tf32 = false;       ///< also where nobody asked for it: another one
   [[nodiscard]] static HostDevice& instance();
 };
 

@@ -53,6 +53,7 @@ void read_integers_of(const Subject& subject, const NumericOptions& o, const std
   options.values = {eigen::ValueKind::integer, o.seed,
                     eigen::integer_range(o.dtype, subject.input_width)};
   options.order = o.all_reduce;
+  options.tf32 = o.tf32;  // holds these integers as they are
   const std::vector<DiskTensor> tensors = without_values(subject.tensors);
   // Sparse inputs need as many tokens as it takes to touch every column.
   const Shape shape(std::max(subject.tokens, options.values.range.x_stride), subject.input_width);

@@ -38,6 +38,7 @@ struct NumericOptions {
   bool stages = true;
   RankWorld* world = nullptr;             ///< where the ranks live; null: in this process
   const NumericEngine* engine = nullptr;  ///< null: EigenBackend<float>
+  bool tf32 = false;                      ///< of a device: f32 products may use TF32
 };
 
 }  // namespace tpsim

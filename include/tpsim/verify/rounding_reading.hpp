@@ -227,6 +227,7 @@ template <class Numeric>
   options.track_bounds = true;
   options.order = o.all_reduce;
   options.weakening = o.weakening;
+  options.tf32 = o.tf32;
   const auto input = [&](auto& b) {
     return b.activation("x", Shape(subject.tokens, subject.input_width));
   };

@@ -33,10 +33,11 @@ class HeadBatches {
 /// in f32 and rounded once. Scores are made for as many tokens at once as 2^27 elements allow.
 /// @param q, k, v, out  of one type; @pre require_attention_fits
 /// @param sinks  [1, heads], no data for none
+/// @param tf32  products of f32 may use TF32
 /// Source: the order of rounding as in FlashAttention-2 (P in the type of V), which scales last.
 inline void device_attention(cuda::Device& device, const AttentionSpec& s, const cuda::Matrix& q,
                              const cuda::Matrix& k, const cuda::Matrix& v,
-                             const cuda::ConstMatrix& sinks, const cuda::Matrix& out,
+                             const cuda::ConstMatrix& sinks, const cuda::Matrix& out, bool tf32,
                              Index scores_at_once = Index{1} << 27) {
   const Index context = k.rows, d = s.head_dim, m = s.v_head_dim;
   if (q.rows == 0) return;
@@ -67,7 +68,7 @@ inline void device_attention(cuda::Device& device, const AttentionSpec& s, const
       p.a = part(q, batches.head(call), d);
       p.b = of_keys(k, batches.kv_head(call), d);
       p.y = of_head(products, batches.head(call));
-      p.count = batches.size();
+      p.count = batches.size(), p.tf32 = tf32;
       p.a_step = batches.head_step() * d, p.b_step = batches.kv_head_step() * d;
       p.y_step = batches.head_step() * n * context;
       device.product(p);
@@ -86,7 +87,7 @@ inline void device_attention(cuda::Device& device, const AttentionSpec& s, const
       p.b = of_keys(v, batches.kv_head(call), m);
       p.y = part(out, batches.head(call), m);
       p.transposed = false;
-      p.count = batches.size();
+      p.count = batches.size(), p.tf32 = tf32;
       p.a_step = batches.head_step() * n * context, p.b_step = batches.kv_head_step() * m;
       p.y_step = batches.head_step() * m;
       device.product(p);

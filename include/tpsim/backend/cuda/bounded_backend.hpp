@@ -36,6 +36,7 @@ struct BoundedCudaParam {
 ///   cuda/attention.hpp have the rest; all other operations are in f64 with functions as accurate
 ///   as the host's bounds allow, see bodies/activation.hpp), n units of f64 in sums along rows; u
 ///   |y - the host's result|, since the rounding that ends an operation is bounded by its result.
+/// With `tf32` products have the bound of TF32's.
 /// The bound holds for any order of summation, so it is wider than the CPU's, whose order is known:
 /// K u in place of (256 + 2) u for each block of 256.
 class BoundedCudaBackend {
@@ -46,7 +47,7 @@ class BoundedCudaBackend {
   /// @throws LayoutError as CudaBackend; cuda::Error without a device
   explicit BoundedCudaBackend(int tp_rank = 0, DType rule = DType::f32, EigenOptions options = {},
                               cuda::Device device = cuda::Device::shared())
-      : device_(std::move(device), tp_rank, rule, {options.values, options.order}),
+      : device_(std::move(device), tp_rank, rule, {options.values, options.order, options.tf32}),
         host_(tp_rank, rule, options) {}
 
   [[nodiscard]] DType rule() const { return host_.rule(); }
@@ -164,28 +165,9 @@ class BoundedCudaBackend {
   Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionSpec& spec,
                    const Param* sinks) {
     const eigen::Param* own = sinks == nullptr || !tracks() ? nullptr : &host_of(*sinks);
-    return judged(
-        device_.attention(*q.device, *k.device, *v.device, spec,
-                          sinks == nullptr ? nullptr : &sinks->device),
-        [&] {
-          const cuda::Type type = device_type(rule());
-          const eigen::Rounding weight = type == cuda::Type::f32 ? eigen::rounding_of(DType::f32)
-                                                                 : eigen::rounded_twice(rule());
-          const double unit = weight.unit / (1 - weight.unit), eta = 2 * weight.eta + 0x1p-149;
-          const double sum = cuda::product_error(k.value.rows(), type);
-          eigen::Tensor<float> out =
-              host_.attention(exact(q, cuda::product_error(spec.head_dim, type)), exact(k, 0),
-                              exact(v, (unit + sum * (1 + unit)) * (1 + 0x1p-40)), spec, own);
-          if (q.has_bound() || k.has_bound() || v.has_bound())
-            out.bound += host_.attention(q, k, v, spec, own).bound;
-          for (Index c = 0; c < out.value.cols(); ++c) {
-            const Index column =
-                c / spec.v_head_dim / spec.group() * spec.v_head_dim + c % spec.v_head_dim;
-            const double values = v.value.col(column).cast<double>().cwiseAbs().sum();
-            out.bound.col(c).array() += eta * (1 + sum) * values * (1 + 0x1p-40);
-          }
-          return out;
-        });
+    return judged(device_.attention(*q.device, *k.device, *v.device, spec,
+                                    sinks == nullptr ? nullptr : &sinks->device),
+                  [&] { return attention_on_host(q, k, v, spec, own); });
   }
 
   Tensor largest(const Tensor& x, Index first_id) {
@@ -257,12 +239,36 @@ class BoundedCudaBackend {
   }
   Tensor product(const Tensor& x, const Param& w) {
     return judged(device_.linear(*x.device, w.device), [&] {
-      const double own = cuda::product_error(x.value.cols(), x.device->type());
+      const double own = cuda::product_error(x.value.cols(), x.device->type(), options().tf32);
       OnHost widened = x;
       widened.bound = exact(x, own).bound;
       if (x.has_bound()) widened.bound += x.bound;
       return host_.linear(widened, host_of(w));
     });
+  }
+  /// See attention().
+  OnHost attention_on_host(const OnHost& q, const OnHost& k, const OnHost& v,
+                           const AttentionSpec& spec, const eigen::Param* sinks) {
+    const cuda::Type type = device_type(rule());
+    const bool tf32 = options().tf32;
+    const eigen::Rounding weight =
+        type == cuda::Type::f32 ? eigen::rounding_of(DType::f32) : eigen::rounded_twice(rule());
+    // Products in TF32 may take weights below the smallest normal number for zeros.
+    const double unit = weight.unit / (1 - weight.unit),
+                 eta = 2 * weight.eta + (tf32 ? 0x1p-126 : 0x1p-149);
+    const double sum = cuda::product_error(k.value.rows(), type, tf32);
+    OnHost out =
+        host_.attention(exact(q, cuda::product_error(spec.head_dim, type, tf32)), exact(k, 0),
+                        exact(v, (unit + sum * (1 + unit)) * (1 + 0x1p-40)), spec, sinks);
+    if (q.has_bound() || k.has_bound() || v.has_bound())
+      out.bound += host_.attention(q, k, v, spec, sinks).bound;
+    for (Index c = 0; c < out.value.cols(); ++c) {
+      const Index column =
+          c / spec.v_head_dim / spec.group() * spec.v_head_dim + c % spec.v_head_dim;
+      const double values = v.value.col(column).cast<double>().cwiseAbs().sum();
+      out.bound.col(c).array() += eta * (1 + sum) * values * (1 + 0x1p-40);
+    }
+    return out;
   }
   /// n units of f64 more, for a sum in any order.
   template <class OnTheHost>

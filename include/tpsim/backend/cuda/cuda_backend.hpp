@@ -184,7 +184,8 @@ class CudaBackend {
     const Tensor own_q = converted(q, type()), own_k = converted(k, type()),
                  own_v = converted(v, type());
     detail::device_attention(device_, spec, own_q.view(), own_k.view(), own_v.view(),
-                             sinks == nullptr ? cuda::ConstMatrix{} : sinks->as_row(), out.view());
+                             sinks == nullptr ? cuda::ConstMatrix{} : sinks->as_row(), out.view(),
+                             options_.tf32);
     return out;
   }
 

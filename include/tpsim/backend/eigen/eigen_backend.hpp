@@ -34,6 +34,7 @@ struct EigenOptions {
   bool track_bounds = false;              ///< carry a bound on |computed - exact| along
   ReduceOrder order = ReduceOrder::rank;  ///< of sums over ranks
   Weakening weakening = Weakening::none;  ///< for tests of the verifier alone
+  bool tf32 = false;                      ///< as CudaOptions; the CPU's products never use it
 };
 
 /// `rule` is the type that weights and activations have. Weights and inputs are rounded to it (to
