@@ -93,7 +93,9 @@ void World::call_function(Function function, void* argument) {
       try {
         throw_packed(rank, packed);
       } catch (const std::exception& e) {
-        std::fprintf(stderr, "error: rank %d: %s\n", rank, e.what());
+        const auto* told = dynamic_cast<const RemoteError*>(&e);  // names the rank already
+        std::fprintf(stderr, "error: rank %d: %s\n", rank,
+                     told != nullptr ? told->text().c_str() : e.what());
       }
       wire_->abort();
     }

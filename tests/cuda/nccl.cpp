@@ -202,7 +202,7 @@ TEST_CASE("nccl: a rank that returns early is a finding, and the ranks are of us
       comm.all_reduce(ops.buffer(x), ops.buffer(x));
       sums += b.to_host(x) == Numbers{3};
     });
-    CHECK(world.trace().size() == 1);
+    if (world.trace().size() != 1) throw std::runtime_error("the trace has other calls");
   });
   CHECK(found == 3);
   CHECK(sums == 3);

@@ -13,7 +13,7 @@ namespace tpsim {
 /// Backends without them run on virtual ranks alone.
 template <class B>
 concept BackendHasPack =
-    requires(const B& b, const typename B::Tensor& x, std::span<const std::byte> bytes) {
+    requires(B& b, const typename B::Tensor& x, std::span<const std::byte> bytes) {
       { b.pack(x) } -> std::same_as<std::vector<std::byte>>;
       { b.unpack(bytes) } -> std::same_as<typename B::Tensor>;
     };

@@ -61,6 +61,11 @@ class ByteReader {
     if (const auto from = take(out.size_bytes()); !from.empty())
       std::memcpy(out.data(), from.data(), from.size());
   }
+  /// Bytes that no length stands before.
+  void get_raw(std::span<std::byte> out) {
+    if (const auto from = take(out.size()); !from.empty())
+      std::memcpy(out.data(), from.data(), from.size());
+  }
   template <class T>
   [[nodiscard]] std::vector<T> get_vector() {
     std::vector<T> out(count<T>());

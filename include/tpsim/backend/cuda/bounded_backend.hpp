@@ -14,6 +14,7 @@
 #include <tpsim/backend/cuda/cuda_backend.hpp>
 #include <tpsim/backend/cuda/product_error.hpp>
 #include <tpsim/backend/eigen/eigen_backend.hpp>
+#include <tpsim/backend/eigen/wire.hpp>
 
 namespace tpsim {
 
@@ -81,6 +82,17 @@ class BoundedCudaBackend {
   /// Fetches the numbers, which an operation does by itself where bounds are tracked.
   void fetch(Tensor& x) {
     if (x.value.size() == 0) x.value = numbers(*x.device);
+  }
+  /// For another process: the device's numbers and the host's bounds.
+  [[nodiscard]] Bytes pack(const Tensor& x) {
+    OnHost host = x;
+    if (host.value.size() == 0) host.value = numbers(*x.device);
+    return eigen::pack(host);
+  }
+  [[nodiscard]] Tensor unpack(std::span<const std::byte> bytes) {
+    OnHost host = eigen::unpack<float>(bytes);
+    const bool wide = host.wide;
+    return sent(std::move(host), wide);
   }
   /// As EigenBackend's.
   void set_stage_input(std::function<Tensor(std::size_t call, const Tensor& x)> f) {
@@ -209,10 +221,10 @@ class BoundedCudaBackend {
     std::copy(all.begin(), all.end(), out.data());
     return out;
   }
-  Tensor sent(OnHost x) {
-    auto device = std::make_shared<const DeviceTensor>(
-        device_.from_host(Shape(x.value.rows(), x.value.cols()),
-                          std::span(x.value.data(), static_cast<std::size_t>(x.value.size()))));
+  Tensor sent(OnHost x, bool wide = false) {
+    auto device = std::make_shared<const DeviceTensor>(device_.from_host(
+        Shape(x.value.rows(), x.value.cols()),
+        std::span(x.value.data(), static_cast<std::size_t>(x.value.size())), wide));
     return {std::move(x), std::move(device)};
   }
   /// The device's result, with its bound when bounds are tracked.

@@ -17,6 +17,7 @@
 #include <tpsim/backend/cuda/tensor.hpp>
 #include <tpsim/backend/decoder_backend.hpp>
 #include <tpsim/backend/eigen/reduce_order.hpp>
+#include <tpsim/core/bytes.hpp>
 
 namespace tpsim {
 
@@ -271,6 +272,30 @@ class CudaBackend {
   }
   [[nodiscard]] std::vector<float> to_host(const Param& w) {
     return detail::fetch_numbers(device_, w.view());
+  }
+  /// For another process, through host memory.
+  [[nodiscard]] Bytes pack(const Tensor& x) {
+    ByteWriter w;
+    w.put(x.shape().rows());
+    w.put(x.shape().cols());
+    w.put(x.type());
+    const std::size_t at = w.bytes.size();
+    w.bytes.resize(at + static_cast<std::size_t>(x.shape().size() * cuda::bytes_of(x.type())));
+    if (x.shape().size() > 0) device_.download(x.view(), w.bytes.data() + at);
+    return std::move(w.bytes);
+  }
+  /// @throws std::length_error for bytes that are no packed tensor
+  [[nodiscard]] Tensor unpack(std::span<const std::byte> bytes) {
+    ByteReader r(bytes);
+    const auto rows = r.get<Index>(), cols = r.get<Index>();
+    DeviceTensor x(device_, Shape(rows, cols), r.get<cuda::Type>());
+    Bytes numbers(static_cast<std::size_t>(x.shape().size() * cuda::bytes_of(x.type())));
+    r.get_raw(numbers);
+    if (numbers.empty()) return x;
+    const cuda::Device::Buffer sent =
+        device_.array(numbers.data(), static_cast<Index>(numbers.size()));
+    device_.copy({sent.get(), rows, cols, cols, x.type()}, x.view());
+    return x;
   }
 
  private:
