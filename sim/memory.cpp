@@ -3,6 +3,12 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <fstream>
+#include <string>
+
 #include <fmt/format.h>
 
 #include "sim/request.hpp"
@@ -22,13 +28,28 @@ double columns_inside(const QkvShape& qkv, Index intermediate) {
   return 8 * heads + 6 * static_cast<double>(intermediate);
 }
 
+double memory_limit() {
+  double limit =
+      static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
+  // As a container sees its own: cgroup v2, and v1. "max", or no file: none.
+  for (const char* file : {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"})
+    if (double bytes = 0; std::ifstream(file) >> bytes && bytes > 0) limit = std::min(limit, bytes);
+  const char* const given = std::getenv("TPSIM_MEMORY_MIB");
+  if (given == nullptr || *given == '\0') return limit;
+  char* end = nullptr;
+  const double mib = std::strtod(given, &end);
+  if (*end != '\0' || !std::isfinite(mib) || mib <= 0)
+    throw UsageError(fmt::format("TPSIM_MEMORY_MIB is '{}', wanted a number of MiB", given),
+                     "unset it: the machine's memory counts then");
+  return std::min(limit, mib * 1024 * 1024);
+}
+
 void require_memory(double bytes, const std::string& who, const std::string& for_what,
                     const std::string& hint) {
-  const double memory =
-      static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
+  const double memory = memory_limit();
   if (bytes <= memory) return;
   constexpr double gib = 1024.0 * 1024.0 * 1024.0;
-  throw UsageError(fmt::format("{} about {:.0f} GiB{}, this machine has {:.0f} GiB", who,
+  throw UsageError(fmt::format("{} about {:.3g} GiB{}, this machine has {:.3g} GiB", who,
                                bytes / gib, for_what.empty() ? "" : " " + for_what, memory / gib),
                    hint);
 }

@@ -19,6 +19,10 @@ namespace tpsim::cli {
 /// read.
 inline constexpr double bytes_of_kept_weight = 8;
 
+/// Bytes that this process may use: of the machine, its control group, or TPSIM_MEMORY_MIB, the
+/// least. @throws UsageError for a variable that is no number
+[[nodiscard]] double memory_limit();
+
 /// @throws UsageError "WHO about N GiB FOR_WHAT, this machine has M GiB"
 void require_memory(double bytes, const std::string& who, const std::string& for_what,
                     const std::string& hint);

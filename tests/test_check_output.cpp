@@ -2,8 +2,6 @@
 // What `tpsim check` paints and annotates, and the sizes that it refuses.
 #ifdef TPSIM_PROGRAM
 
-#include <unistd.h>
-
 #include <nlohmann/json.hpp>
 
 #include <tpsim/checkpoint/bound_model.hpp>
@@ -26,19 +24,17 @@ std::string as_one_line(const std::string& text) {
 
 TEST_CASE("check: what the machine cannot hold is refused before anything is allocated",
           "[command]") {
-  const double memory =
-      static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
-  const auto refused = [](const std::string& line, const std::vector<std::string>& phrases) {
-    const Ran ran = run_line("check " + line);
+  const Environment small{{"TPSIM_MEMORY_MIB", "64"}};
+  const auto refused = [&](const std::string& line, const std::vector<std::string>& phrases) {
+    const Ran ran = run_line("check " + line, small);
     CAPTURE(line, ran.out, ran.err);
     CHECK(ran.status == 2);
     CHECK(ran.out == "");
     CHECK(ran.most_kib < 300 * 1024);  // a third of it without a sanitizer
     for (const std::string& phrase : phrases) CHECK(has(as_one_line(ran.err), phrase));
   };
-  // A file without blocks whose one layer has a quarter more weights than fit as 8 bytes each.
-  constexpr Index hidden = 16384;
-  const auto intermediate = static_cast<Index>(1.25 * memory / 8 / 3 / hidden);
+  // A file whose one layer has a quarter more weights than fit as 8 bytes each.
+  constexpr Index hidden = 512, intermediate = (64 << 20) / 8 / 3 / hidden * 5 / 4;
   Json config = Json::parse(small_config);
   config.update({{"hidden_size", hidden},
                  {"head_dim", 2},
@@ -60,13 +56,14 @@ TEST_CASE("check: what the machine cannot hold is refused before anything is all
   std::filesystem::resize_file(folder.write("model.safetensors", bytes),
                                bytes.size() + static_cast<std::size_t>(end));
   const std::string model = folder.path().string();
-  refused(model + " --tp 1", {"layers.0 at tp 1 needs about", "GiB for its numbers, this machine",
-                              "--reading static,exact"});
-  CHECK(run_line("check " + model + " --tp 1 --reading static,exact").status == 0);
+  refused(model + " --tp 1",
+          {"layers.0 at tp 1 needs about 0.07", "GiB for its numbers, this machine has 0.0625 GiB",
+           "--reading static,exact"});
+  CHECK(run_line("check " + model + " --tp 1 --reading static,exact", small).status == 0);
+  CHECK(run_line("check " + model + " --tp 1").status == 0);
 
   // The same without weights, for the reading at full size.
   constexpr Index widest = 16777216;
-  if (memory > 400e9) return;
   config.update({{"hidden_size", widest},
                  {"num_attention_heads", 512},
                  {"num_key_value_heads", 512},
@@ -77,6 +74,15 @@ TEST_CASE("check: what the machine cannot hold is refused before anything is all
   const std::string shape = other.write("config.json", config.dump()).string();
   refused(shape + " --tp 512 --reading exact --full",
           {"at tp 512 needs about", "GiB for its numbers", "leave --full out"});
+}
+
+TEST_CASE("check: a limit of memory that is no number is refused", "[command]") {
+  for (const char* limit : {"much", "-1", "0", "1GiB", "nan"}) {
+    const Ran ran = run_line("check " + test_data("tiny-llama").string() + " --tp 2",
+                             {{"TPSIM_MEMORY_MIB", limit}});
+    CHECK(ran.status == 2);
+    CHECK(has(ran.err, std::string("TPSIM_MEMORY_MIB is '") + limit + "'"));
+  }
 }
 
 TEST_CASE("check: colour is that of the layer check", "[command]") {
