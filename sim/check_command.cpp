@@ -94,8 +94,9 @@ CheckRequest parse_check(const std::string& model, const Given& given, RankWorld
   else
     parse_tp(given.at("tp"), r);
   if (r.world != nullptr && (r.all_tp || r.tp.size() != 1))
-    throw UsageError("with --comm mpi the tp is the number of processes, one at a time",
-                     fmt::format("leave --tp out, or give --tp {}", r.world->size()));
+    throw UsageError(
+        fmt::format("with --comm {} the tp is the number of processes, one at a time", r.comm),
+        fmt::format("leave --tp out, or give --tp {}", r.world->size()));
   require_tp(r.tp.front(), r);
   if (const auto it = given.find("reading"); it != given.end())
     static_cast<Readings&>(r) = parse_readings(it->second);

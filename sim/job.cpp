@@ -49,7 +49,7 @@ std::string comm_of(const std::vector<std::string>& arguments) {
 void require_world(const std::string& comm) {
   if (comm == "mpi")
     throw UsageError(has_mpi() ? "--comm mpi needs MPI, which was not started"
-                             : "this tpsim was built without MPI",
+                               : "this tpsim was built without MPI",
                      "use --comm virtual; or install libopenmpi-dev and openmpi-bin, then cmake -B "
                      "build and cmake --build build");
   if (!nccl::Group::is_built())
@@ -121,11 +121,10 @@ void read_comm(const Given& given, RankWorld* world, RankChoice& choice) {
 
 void require_tp(int tp, const RankChoice& choice) {
   if (choice.world == nullptr || choice.world->size() == tp) return;
-  throw UsageError(
-      fmt::format("--tp {} with --comm {} needs {} processes, and this job has {}", tp, choice.comm,
-                  tp, choice.world->size()),
-      fmt::format("start it with {}, or leave --tp out: it is the number of processes",
-                  launch(choice.comm, tp)));
+  throw UsageError(fmt::format("--tp {} with --comm {} needs {} processes, and this job has {}", tp,
+                               choice.comm, tp, choice.world->size()),
+                   fmt::format("start it with {}, or leave --tp out: it is the number of processes",
+                               launch(choice.comm, tp)));
 }
 
 std::string note_on_ranks(const RankChoice& choice) {

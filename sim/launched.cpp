@@ -46,9 +46,9 @@ Launched read_launched() {
     const std::optional<int> rank = number(l.rank, 0, (size ? *size : most_processes) - 1);
     if (!size && !rank) continue;
     if (!size || !rank)
-      throw UsageError(fmt::format("{} is set and {} is not", size ? l.size : l.rank,
-                                   size ? l.rank : l.size),
-                       how);
+      throw UsageError(
+          fmt::format("{} is set and {} is not", size ? l.size : l.rank, size ? l.rank : l.size),
+          how);
     out.meeting.rank = *rank, out.meeting.size = *size;
     out.local_rank = number(l.local_rank, 0, most_processes - 1).value_or(*rank);
     break;

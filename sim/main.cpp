@@ -44,9 +44,9 @@ int run(const std::vector<std::string>& arguments, const tpsim::cli::Job& job,
   } catch (const std::exception& e) {
     const auto* remote = dynamic_cast<const tpsim::RemoteError*>(&e);
     // That process could not be asked, or its device.
-    if (remote != nullptr && (remote->type().empty() ||
-                              remote->type() == typeid(tpsim::cuda::Error).name() ||
-                              remote->type() == typeid(UsageError).name())) {
+    if (remote != nullptr &&
+        (remote->type().empty() || remote->type() == typeid(tpsim::cuda::Error).name() ||
+         remote->type() == typeid(UsageError).name())) {
       report(json, e.what(), {}, "");
       return 2;
     }

@@ -32,7 +32,8 @@ double memory_limit() {
   double limit =
       static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
   // As a container sees its own: cgroup v2, and v1. "max", or no file: none.
-  for (const char* file : {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"})
+  for (const char* file :
+       {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"})
     if (double bytes = 0; std::ifstream(file) >> bytes && bytes > 0) limit = std::min(limit, bytes);
   const char* const given = std::getenv("TPSIM_MEMORY_MIB");
   if (given == nullptr || *given == '\0') return limit;

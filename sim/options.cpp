@@ -94,9 +94,9 @@ const std::vector<Option>& options() {
       {"how", "tf32", "",
        "of --backend cuda in f32: products may use TF32, with factors of 11 bits"},
       {"how", "comm", "NAME",
-       "where ranks live: virtual (this process) or mpi (one process each, under mpirun -np N, "
-       "which "
-       "is the tp) [virtual]"},
+       "where ranks live: virtual (this process), mpi or nccl (one process each, under mpirun -np "
+       "N "
+       "or tpsim-nccl-run -n N, which is the tp) [virtual]"},
       {"output", "json", "", "one JSON object on stdout and nothing else"},
       {"output", "html", "FILE", "also write a self-contained page"},
       {"output", "junit", "FILE", "also write a JUnit report"},

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include <tpsim/backend/nccl/nccl_group.hpp>
+
 #include <sim/job.hpp>
 
 #include <tests/support/catch.hpp>
@@ -96,7 +98,12 @@ TEST_CASE("command: unknown names come with a near one", "[command]") {
   refused("--tp 4 --layer qkv --dtype bf61", {"did you mean 'bf16'?"});
   refused("--tp 4 --layer qkv --dtype f64",
           {"does not run in f64", "f32, bf16 and f16; its reference is"});
-  refused("--tp 4 --layer qkv --comm nccl", {"over NCCL yet", "--comm virtual"});
+  for (const char* asked : {"--tp 4 --layer qkv", "check llama-3-8b --tp 2", "run . --tp 2"})
+    if (!nccl::Group::is_built())
+      refused(std::string(asked) + " --comm nccl",
+              {"built without NCCL", "--comm virtual", "nvcc"});
+    else if (cuda::Device::count() == 0)
+      refused(std::string(asked) + " --comm nccl", {"no CUDA device: ", "--comm virtual"});
   refused("--tp 4 --layer qkv --comm mpy", {"unknown communicator 'mpy'", "did you mean 'mpi'?"});
   if (!cli::has_mpi())
     for (const char* asked : {"--tp 4 --layer qkv", "check llama-3-8b --tp 2", "run . --tp 2"})

@@ -70,8 +70,7 @@ bool MpiGroup::at_center(const Arrival& mine, int center) const {
   detail::Group g(name, std::vector<int>(at(n)));
   std::vector<Bytes> packed(at(n));
   for (int r = 0; r < n; ++r)
-    if (r != center && !receive_sized(comm_, r, tag_, packed[at(r)]))
-      done[at(r)] = failed = true;
+    if (r != center && !receive_sized(comm_, r, tag_, packed[at(r)])) done[at(r)] = failed = true;
   if (failed) {
     send_failures(done, center);
     return false;
@@ -220,8 +219,8 @@ std::optional<bool> MpiGroup::fast_sum(const Arrival& mine) const {
     }
     auto part = numbers;
     part.resize(numbers.size() / at(n));
-    TPSIM_MPI(MPI_Reduce_scatter_block(numbers.data(), part.data(), count / n, type, MPI_SUM,
-                                       comm_));
+    TPSIM_MPI(
+        MPI_Reduce_scatter_block(numbers.data(), part.data(), count / n, type, MPI_SUM, comm_));
     numbers = std::move(part);
   };
   sum(all.singles, MPI_FLOAT);

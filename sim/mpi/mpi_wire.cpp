@@ -61,8 +61,8 @@ class MpiWire final : public process::Wire {
   [[nodiscard]] std::optional<Found> receive(int from, Channel channel) override {
     MPI_Status status;
     int found = 0;
-    TPSIM_MPI(MPI_Iprobe(from < 0 ? MPI_ANY_SOURCE : from, tag_of(channel), comm_, &found,
-                         &status));
+    TPSIM_MPI(
+        MPI_Iprobe(from < 0 ? MPI_ANY_SOURCE : from, tag_of(channel), comm_, &found, &status));
     if (found == 0) return std::nullopt;
     Found out{status.MPI_SOURCE, {}};
     if (channel == Channel::data) {

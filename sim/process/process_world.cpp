@@ -3,6 +3,8 @@
 
 #include <cstdio>
 
+#include <fmt/format.h>
+
 #include <tpsim/comm/detail/world.hpp>
 
 namespace tpsim::process {
@@ -182,14 +184,10 @@ void World::stop() {
 
 Met World::wait_for_go() {
   if (is_root()) {
-    for (Pause pause; !go_ && !outcome_;)
-      if (listen())
-        pause.reset();
-      else
-        pause();
+    listen_until([this] { return go_ || outcome_; });
     if (std::exchange(go_, false)) return board_->met_with();
   } else {
-    Message m = from_root();
+    Message m = from_root(2 * wire_->time_limit_s());
     if (m.kind == FromRoot::go) return ByteReader(m.payload).get<Met>();
     outcome_ = unpack_outcome(m.payload);
   }
@@ -198,15 +196,10 @@ Met World::wait_for_go() {
 }
 
 void World::wait_for_outcome() {
-  if (!is_root()) {
-    outcome_ = unpack_outcome(from_root().payload);
-    return;
-  }
-  for (Pause pause; !outcome_;)
-    if (listen())
-      pause.reset();
-    else
-      pause();
+  if (is_root())
+    listen_until([this] { return outcome_.has_value(); });
+  else
+    outcome_ = unpack_outcome(from_root(2 * wire_->time_limit_s()).payload);
 }
 
 std::vector<Bytes> World::bring(std::span<const std::byte> mine) {
@@ -254,8 +247,7 @@ int World::finish(int status, const std::string& trouble) {
   }
   try {
     if (!trouble.empty() && !stopped_)
-      wire_->send(0, Channel::trouble,
-                  std::as_bytes(std::span(trouble.data(), trouble.size())));
+      wire_->send(0, Channel::trouble, std::as_bytes(std::span(trouble.data(), trouble.size())));
     while (!stopped_) try {
         (void)from_root();  // something that this process has no more use for
       } catch (const ProcessStopped&) {
@@ -274,10 +266,17 @@ void World::tell_root(ToRoot kind, std::span<const std::byte> payload) {
   wire_->send(0, Channel::to_root, message(static_cast<int>(kind), payload));
 }
 
-World::Message World::from_root() {
+/// @throws RemoteError after the time limit, of which 0 is none
+World::Message World::from_root(double time_limit_s) {
   if (stopped_) throw ProcessStopped{*stopped_};
   std::optional<Wire::Found> found;
-  for (Pause pause; !(found = wire_->receive(0, Channel::from_root));) pause();
+  for (Pause pause; !(found = wire_->receive(0, Channel::from_root));) {
+    if (pause.is_longer_than(time_limit_s)) {
+      broken_ = true;
+      throw RemoteError(0, "", fmt::format("has not answered for {} s", time_limit_s));
+    }
+    pause();
+  }
   Bytes bytes = std::move(found->bytes);
   const auto kind = static_cast<FromRoot>(bytes.at(0));
   bytes.erase(bytes.begin());
@@ -329,6 +328,23 @@ bool World::listen() {
   }
   heard(found->from, static_cast<ToRoot>(found->bytes.at(0)), std::span(found->bytes).subspan(1));
   return true;
+}
+
+/// @throws RemoteError where a rank lets the others wait too long
+void World::listen_until(const std::function<bool()>& done) {
+  const double limit = wire_->time_limit_s();
+  for (Pause pause; !done();) {
+    if (listen()) {
+      pause.reset();
+      continue;
+    }
+    pause();
+    if (!pause.is_longer_than(limit)) continue;
+    broken_ = true;
+    const std::vector<int> late = board_->running();
+    throw RemoteError(late.empty() ? 0 : late.front(), "",
+                      fmt::format("has called nothing for {} s, and others wait for it", limit));
+  }
 }
 
 /// @throws RemoteError where another rank's program has failed outside of its function

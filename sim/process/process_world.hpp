@@ -71,12 +71,13 @@ class World {
   void settle(const std::exception_ptr& own);
   // The other ranks' side.
   void tell_root(ToRoot kind, std::span<const std::byte> payload);
-  [[nodiscard]] Message from_root();
+  [[nodiscard]] Message from_root(double time_limit_s = 0);
   // Rank 0's side.
   void heard(int from, ToRoot kind, std::span<const std::byte> payload);
   void let_go(const std::vector<int>& ranks);
   void tell(int to, FromRoot kind, std::span<const std::byte> payload);
   [[nodiscard]] bool listen();
+  void listen_until(const std::function<bool()>& done);
   void look_for_trouble();
   // Both.
   [[nodiscard]] Met wait_for_go();
@@ -87,9 +88,9 @@ class World {
   std::unique_ptr<Wire> wire_;
   std::unique_ptr<Group> all_;
   std::vector<std::unique_ptr<Group>> groups_;  ///< of the run, in order of creation
-  std::optional<detail::CallBoard> board_;              ///< on rank 0, during a run
-  std::vector<Bytes> failures_;                         ///< on rank 0, during a run
-  bool go_ = false;                                     ///< rank 0 itself may go on
+  std::optional<detail::CallBoard> board_;      ///< on rank 0, during a run
+  std::vector<Bytes> failures_;                 ///< on rank 0, during a run
+  bool go_ = false;                             ///< rank 0 itself may go on
   std::optional<Outcome> outcome_;
   std::optional<int> stopped_;  ///< rank 0 has ended with this status
   std::uint64_t job_ = 0;

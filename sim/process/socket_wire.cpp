@@ -80,11 +80,10 @@ class SocketWire::Network {
     bool done = false;
     Failure failed;
     // Reads go on meanwhile: both ends may be writing.
-    asio::async_write(
-        p.socket,
-        std::array<asio::const_buffer, 2>{asio::buffer(head),
-                                          asio::const_buffer(bytes.data(), bytes.size())},
-        [&](const Failure& f, std::size_t) { done = true, failed = f; });
+    asio::async_write(p.socket,
+                      std::array<asio::const_buffer, 2>{
+                          asio::buffer(head), asio::const_buffer(bytes.data(), bytes.size())},
+                      [&](const Failure& f, std::size_t) { done = true, failed = f; });
     while (!done) {
       io_.restart();
       io_.run_one();
@@ -271,7 +270,10 @@ class SocketWire::Network {
 };
 
 SocketWire::SocketWire(const Meeting& meeting)
-    : rank_(meeting.rank), size_(meeting.size), network_(std::make_unique<Network>(meeting)) {}
+    : rank_(meeting.rank),
+      size_(meeting.size),
+      time_limit_s_(meeting.time_limit_s),
+      network_(std::make_unique<Network>(meeting)) {}
 SocketWire::~SocketWire() = default;
 
 void SocketWire::send(int to, Channel channel, std::span<const std::byte> bytes) {

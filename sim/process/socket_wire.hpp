@@ -24,6 +24,7 @@ class SocketWire : public Wire {
   [[nodiscard]] int size() const override { return size_; }
   void send(int to, Channel channel, std::span<const std::byte> bytes) override;
   [[nodiscard]] std::optional<Found> receive(int from, Channel channel) override;
+  [[nodiscard]] double time_limit_s() const override { return time_limit_s_; }
   [[noreturn]] void abort() override;
   void close() override {}
   /// For a rank that waits for others elsewhere. @throws RemoteError where one of them has died, or
@@ -33,6 +34,7 @@ class SocketWire : public Wire {
  private:
   class Network;
   int rank_, size_;
+  double time_limit_s_;
   std::unique_ptr<Network> network_;
 };
 

@@ -56,6 +56,8 @@ class Wire {
   [[nodiscard]] virtual std::optional<Found> receive(int from, Channel channel) = 0;
   /// All processes.
   [[nodiscard]] virtual std::unique_ptr<Group> all() = 0;
+  /// How long ranks wait for one that calls nothing, in seconds; 0: as long as it takes.
+  [[nodiscard]] virtual double time_limit_s() const { return 0; }
   /// Ends the programs of all processes.
   [[noreturn]] virtual void abort() = 0;
   /// Called by all processes when none will send any more.

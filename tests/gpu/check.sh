@@ -19,6 +19,7 @@ lines=0 failed=0
 program() { find "$build/$1" "$build/tests/$1" -type f -perm -u+x 2>/dev/null | head -n 1; }
 tpsim=$(program tpsim) probe=$(program tpsim_cuda_probe)
 nccl=$(program tpsim_nccl_probe) bench=$(program tpsim_decoder_time)
+run=$(find "$build/tpsim-nccl-run" sim/nccl/tpsim-nccl-run 2>/dev/null | head -n 1)
 tpsim=${TPSIM:-$tpsim}
 if [ -z "$tpsim" ]; then
   echo "error: no tpsim in $build; cmake --build $build --target tpsim_gpu" >&2
@@ -53,21 +54,6 @@ line() {  # line NAME COMMAND...
 }
 skip() { printf '%-7s         %-50s %s\n' skipped "$1" "$2" | tee -a "$log"; }
 
-# Several processes on one GPU: NCCL takes them for machines of their own, joined by loopback.
-nccl_ranks() {  # nccl_ranks SIZE
-  local folder r status=0 pids=()
-  folder=$(mktemp -d)
-  for ((r = 0; r < $1; ++r)); do
-    NCCL_HOSTID="tpsim-$r" NCCL_P2P_DISABLE=1 NCCL_SHM_DISABLE=1 NCCL_NET=Socket NCCL_IB_DISABLE=1 \
-      NCCL_SOCKET_IFNAME=lo "$nccl" "$r" "$1" "$folder/meet" &
-    pids+=($!)
-  done
-  for r in "${pids[@]}"; do wait "$r" || status=1; done
-  rm -rf "$folder"
-  return "$status"
-}
-export nccl
-
 {
   date -u
   nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader 2>/dev/null ||
@@ -98,14 +84,17 @@ for dtype in bf16 f16; do
 done
 line "run tiny-llama, tp 2, f32 with TF32" "$tpsim" run tests/data/tiny-llama --tp 2 \
   --tokens 3,0,14,9 --generate 4 --backend cuda --tf32
-if [ -n "$nccl" ]; then
+# Several processes on one GPU: the launcher makes each of them a host of its own for NCCL.
+if [ -n "$nccl" ] && [ -n "$run" ]; then
   for n in 1 2 4; do
-    printf '\n=== NCCL\n' >>"$log"
-    export -f nccl_ranks
-    line "NCCL, $n processes, every collective" bash -c "nccl_ranks $n"
+    line "NCCL, $n processes, every collective" "$run" -n "$n" "$nccl"
+    line "NCCL, $n processes, a decoder layer" "$run" -n "$n" "$tpsim" --layer decoder \
+      --model qwen3-0.6b --dtype bf16 --comm nccl --backend cuda
   done
+  line "NCCL, 2 processes, run tiny-llama" "$run" -n 2 "$tpsim" run tests/data/tiny-llama \
+    --tokens 3,0,14,9 --generate 4 --comm nccl --backend cuda
 else
-  skip "NCCL" "no tpsim_nccl_probe in $build"
+  skip "NCCL" "no tpsim_nccl_probe in $build, or no tpsim-nccl-run"
 fi
 if sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null); then
   limit=120 line "memcheck of a small run" "$sanitizer" --tool memcheck --error-exitcode 1 "$tpsim" run \

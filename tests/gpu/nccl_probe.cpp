@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // One process of several that run every collective through NCCL and compare with virtual ranks on
-// the same GPU: to the bit in rank order, on integers in NCCL's own order. usage: tpsim_nccl_probe
-// RANK SIZE FILE
+// the same GPU: to the bit in rank order, on integers in NCCL's own order.
+// usage: tpsim-nccl-run -n RANKS tpsim_nccl_probe
 #include <cstdio>
 #include <cstdlib>
 
@@ -57,31 +57,33 @@ int integers(const cuda::Device& device, const Meeting& at) {
 }  // namespace
 }  // namespace tpsim::testing
 
-int main(int argc, char** argv) {
+int main() {
   using namespace tpsim;
-  if (argc != 4) {
-    std::printf("usage: tpsim_nccl_probe RANK SIZE FILE\n");
-    return 2;
-  }
+  const auto number = [](const char* name, int otherwise) {
+    const char* const value = std::getenv(name);
+    return value == nullptr ? otherwise : std::atoi(value);
+  };
+  const int rank = number("TPSIM_RANK", 0), size = number("TPSIM_WORLD_SIZE", 1);
   try {
-    const int rank = std::atoi(argv[1]), size = std::atoi(argv[2]);
-    const std::string file = argv[3];
     if (rank == 0) std::printf("%s\n", nccl::Group::version().c_str());
     if (cuda::Device::count() == 0) {
       std::printf("no CUDA device: %s\n", cuda::Device::why_none().c_str());
       return 2;
     }
-    cuda::Device device;
+    const char* const given = std::getenv("TPSIM_NCCL_FILE");
+    const std::string file = given == nullptr ? "tpsim-meeting" : given;
+    const cuda::Device device =
+        cuda::Device::shared(number("TPSIM_LOCAL_RANK", rank) % cuda::Device::count());
     int wrong = testing::integers(device, {file + ".integers", rank, size, 60});
     for (const bool debug : {true, false})
       for (const bool native : {false, true})
-        wrong += testing::compare(
-            device, {file + "." + std::to_string(2 * debug + native), rank, size, 60},
-            {debug, native});
+        wrong += testing::compare(device,
+                                  {file + "." + std::to_string(2 * debug + native), rank, size, 60},
+                                  {debug, native});
     std::printf("%s  rank %d of %d\n", wrong == 0 ? "ok  " : "FAIL", rank, size);
     return wrong == 0 ? 0 : 1;
   } catch (const std::exception& e) {
-    std::printf("error: rank %s: %s\n", argv[1], e.what());
+    std::printf("error: rank %d: %s\n", rank, e.what());
     return 1;
   }
 }

@@ -55,6 +55,13 @@ class CallBoard {
       if (s == State::running) return false;
     return true;
   }
+  /// Those that neither wait nor have ended.
+  [[nodiscard]] std::vector<int> running() const {
+    std::vector<int> out;
+    for (std::size_t r = 0; r < states_.size(); ++r)
+      if (states_[r] == State::running) out.push_back(static_cast<int>(r));
+    return out;
+  }
   /// Of the last meeting.
   [[nodiscard]] const Met& met_with() const { return met_; }
   [[nodiscard]] const std::vector<RankLog>& logs() const { return logs_; }

@@ -12,7 +12,8 @@ namespace tpsim {
 struct Meeting {
   std::string file;  ///< of a folder that all processes see; no such file may be there before
   int rank = 0, size = 1;
-  double time_limit_s = 60;  ///< of the meeting, and of whatever else waits for another process
+  /// Of the meeting, and of a rank in the middle of a run that waits for another one.
+  double time_limit_s = 300;
 };
 
 /// The processes have not found each other.

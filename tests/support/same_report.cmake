@@ -1,11 +1,19 @@
 # SPDX-License-Identifier: MIT
-# cmake -DMPIEXEC=mpirun -DNUMPROC=-np -DPROCESSES=3 -DPROGRAM=tpsim -DDATA=tests/data
-#   -P same_report.cmake
-# The JSON of each command over MPI is that on virtual ranks, but for where its ranks live and how
-# long it took; so is the exit status.
-include(${CMAKE_CURRENT_LIST_DIR}/mpi_environment.cmake)
-if(NOT MPI_STARTS)
-  return()
+# cmake -DCOMM=mpi "-DLAUNCH=mpirun;-np;3" -DPROCESSES=3 -DPROGRAM=tpsim -DDATA=tests/data
+#   [-DDEVICE=cuda] -P same_report.cmake
+# The JSON of each command on processes is that on virtual ranks, but for where its ranks live and
+# how long it took; so is the exit status. With DEVICE the numbers are that backend's.
+if(COMM STREQUAL "mpi")
+  list(GET LAUNCH 0 MPIEXEC)
+  list(GET LAUNCH 1 NUMPROC)
+  include(${CMAKE_CURRENT_LIST_DIR}/../mpi/mpi_environment.cmake)
+  if(NOT MPI_STARTS)
+    return()
+  endif()
+endif()
+set(backend "")
+if(DEVICE)
+  set(backend --backend ${DEVICE})
 endif()
 
 # The JSON without what may differ; `comm` gets where the ranks lived.
@@ -15,34 +23,34 @@ function(told text result)
     set(request "")
   endif()
   string(REGEX REPLACE "\"elapsed_s\": [-+0-9.e]+" "" text "${text}")
-  string(REPLACE "\"comm\": \"mpi\"" "\"comm\": \"virtual\"" text "${text}")
+  string(REPLACE "\"comm\": \"${COMM}\"" "\"comm\": \"virtual\"" text "${text}")
   set(${result} "${text}" PARENT_SCOPE)
   set(comm "${request}" PARENT_SCOPE)
 endfunction()
 
 function(same wanted_status)
-  execute_process(COMMAND ${PROGRAM} ${ARGN} --tp ${PROCESSES} --json
+  execute_process(COMMAND ${PROGRAM} ${ARGN} ${backend} --tp ${PROCESSES} --json
     RESULT_VARIABLE alone_status OUTPUT_VARIABLE alone ERROR_VARIABLE complaint)
-  execute_process(COMMAND ${MPIEXEC} ${NUMPROC} ${PROCESSES} ${PROGRAM} ${ARGN} --comm mpi --json
-    RESULT_VARIABLE mpi_status OUTPUT_VARIABLE over_mpi ERROR_VARIABLE mpi_complaint TIMEOUT 120)
+  execute_process(COMMAND ${LAUNCH} ${PROGRAM} ${ARGN} ${backend} --comm ${COMM} --json
+    RESULT_VARIABLE job_status OUTPUT_VARIABLE of_job ERROR_VARIABLE complaint TIMEOUT 120)
   told("${alone}" alone)
   set(alone_comm "${comm}")
-  told("${over_mpi}" over_mpi)
+  told("${of_job}" of_job)
   list(JOIN ARGN " " command)
-  if(NOT alone_status STREQUAL wanted_status OR NOT mpi_status STREQUAL wanted_status)
+  if(NOT alone_status STREQUAL wanted_status OR NOT job_status STREQUAL wanted_status)
     message(FATAL_ERROR "${command}: ended with ${alone_status} on virtual ranks and with "
-      "${mpi_status} over MPI, wanted ${wanted_status}\n${alone}\n${over_mpi}\n${mpi_complaint}")
+      "${job_status} over ${COMM}, wanted ${wanted_status}\n${alone}\n${of_job}\n${complaint}")
   endif()
-  if(NOT alone STREQUAL over_mpi OR NOT "${alone_comm} ${comm}" STREQUAL "virtual mpi")
-    message(FATAL_ERROR "${command}: other reports on virtual ranks (${alone_comm}) and over MPI "
-      "(${comm}):\n${alone}\n--- over MPI\n${over_mpi}")
+  if(NOT alone STREQUAL of_job OR NOT "${alone_comm} ${comm}" STREQUAL "virtual ${COMM}")
+    message(FATAL_ERROR "${command}: other reports on virtual ranks (${alone_comm}) and over ${COMM} "
+      "(${comm}):\n${alone}\n--- over ${COMM}\n${of_job}")
   endif()
   message(STATUS "same report: ${command}")
 endfunction()
 
 # Does the command say this and end so?
 function(says wanted_status wanted_text)
-  execute_process(COMMAND ${MPIEXEC} ${NUMPROC} ${PROCESSES} ${PROGRAM} ${ARGN}
+  execute_process(COMMAND ${LAUNCH} ${PROGRAM} ${ARGN} --comm ${COMM}
     RESULT_VARIABLE status OUTPUT_VARIABLE text ERROR_VARIABLE text TIMEOUT 120)
   string(REGEX REPLACE "[ \n]+" " " text "${text}")
   string(FIND "${text}" "${wanted_text}" at)
@@ -69,7 +77,10 @@ same(0 --layer lm_head --hidden 8 --vocab 24 --argmax)
 # return of all but one, tensors that are refused, a layer that cannot be built.
 set(faults missing-all-reduce skipped-collective)
 if(PROCESSES EQUAL 4)
-  list(APPEND faults sub-group-all-reduce added-collective reordered-collectives bf16-sum)
+  list(APPEND faults sub-group-all-reduce added-collective reordered-collectives)
+  if(NOT DEVICE)
+    list(APPEND faults bf16-sum)
+  endif()
 endif()
 foreach(fault IN LISTS faults)
   same(1 --layer mlp ${sizes} --fault ${fault})
@@ -86,13 +97,15 @@ if(model)
   same(1 check ${model} --fault missing-all-reduce)
   same(0 run ${model} --tokens 1,2,3 --generate 3)
   same(0 run ${model} --tokens 1,2,3 --dtype bf16)
-  same(0 run ${model} --tokens 4 --generate 2 --dtype f64)
-  says(2 "there is no token 999999999" run ${model} --comm mpi --tokens 999999999)
-  says(2 "with --comm mpi the tp is the number of processes, one at a time"
-    check ${model} --comm mpi --tp 1,2)
+  if(NOT DEVICE)
+    same(0 run ${model} --tokens 4 --generate 2 --dtype f64)
+  endif()
+  says(2 "there is no token 999999999" run ${model} --tokens 999999999)
+  says(2 "with --comm ${COMM} the tp is the number of processes, one at a time"
+    check ${model} --tp 1,2)
 endif()
-says(0 "comm mpi" --layer mlp ${sizes} --comm mpi --color never)
+says(0 "comm ${COMM}" --layer mlp ${sizes} --color never)
 math(EXPR other "${PROCESSES} + 1")
-says(2 "--tp ${other} with --comm mpi needs ${other} processes, and this job has ${PROCESSES}"
-  --layer mlp ${sizes} --comm mpi --tp ${other})
-says(2 "unknown model '/nowhere'" check /nowhere --comm mpi)
+says(2 "--tp ${other} with --comm ${COMM} needs ${other} processes, and this job has ${PROCESSES}"
+  --layer mlp ${sizes} --tp ${other})
+says(2 "unknown model '/nowhere'" check /nowhere)
