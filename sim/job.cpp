@@ -30,10 +30,14 @@ std::unique_ptr<ProcessWorld> start_nccl() {
     return std::make_unique<NcclWorld>(
         cuda::Device::shared(launched.local_rank % cuda::Device::count()), launched.meeting);
   } catch (const MeetingError& e) {
-    throw UsageError(e.what(), "TPSIM_NCCL_TIME_LIMIT is the time to wait, in seconds");
+    throw UsageError(e.what(),
+                     "each run needs a new TPSIM_NCCL_FILE that all its processes see, ranks 0 to "
+                     "TPSIM_WORLD_SIZE - 1, and TPSIM_NCCL_TIME_LIMIT seconds to meet");
   } catch (const cuda::Error& e) {
-    throw UsageError(std::string("NCCL could not start: ") + e.what(),
-                     "ranks on one GPU need NCCL_HOSTIDs of their own: tpsim-nccl-run sets them");
+    throw UsageError(
+        std::string("NCCL could not start: ") + e.what(),
+        "the errors of the other ranks may say more; ranks on one GPU need NCCL_HOSTIDs "
+        "of their own, which tpsim-nccl-run sets");
   }
 }
 
@@ -76,10 +80,10 @@ bool has_mpi() {
 
 Job::Job(const std::vector<std::string>& arguments) {
   const std::string comm = comm_of(arguments);
-  if (comm == "mpi") world_ = start_mpi();
   try {
+    if (comm == "mpi") world_ = start_mpi();
     if (comm == "nccl" && can_start_nccl()) world_ = start_nccl();
-  } catch (const UsageError&) {
+  } catch (const std::exception&) {
     failed_ = std::current_exception();
   }
 }

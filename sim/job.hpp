@@ -25,7 +25,7 @@ class Job {
   Job(const Job&) = delete;
   Job& operator=(const Job&) = delete;
 
-  /// Null: all ranks live in this process. @throws UsageError where the others were not found
+  /// Null: all ranks live in this process. @throws why the others were not found
   [[nodiscard]] RankWorld* world() const;
   /// Does this process write reports and errors? Of several, one does.
   [[nodiscard]] bool reports() const;

@@ -53,12 +53,15 @@ Launched read_launched() {
     out.local_rank = number(l.local_rank, 0, most_processes - 1).value_or(*rank);
     break;
   }
-  if (const char* limit = std::getenv("TPSIM_NCCL_TIME_LIMIT"); limit != nullptr) {
+  if (const char* limit = std::getenv("TPSIM_NCCL_TIME_LIMIT");
+      limit != nullptr && *limit != '\0') {
     char* end = nullptr;
     const double seconds = std::strtod(limit, &end);
     if (end == limit || *end != '\0' || !std::isfinite(seconds) || seconds <= 0 || seconds > 86400)
       throw UsageError(
-          fmt::format("TPSIM_NCCL_TIME_LIMIT is '{}', wanted seconds, up to 86400", limit), how);
+          fmt::format("TPSIM_NCCL_TIME_LIMIT is '{}', wanted seconds, above 0 and up to 86400",
+                      limit),
+          how);
     out.meeting.time_limit_s = seconds;
   }
   if (const char* file = std::getenv("TPSIM_NCCL_FILE"); file != nullptr) out.meeting.file = file;

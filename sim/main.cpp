@@ -2,11 +2,12 @@
 // The tpsim command: reads the command line, runs one command, turns errors into exit statuses.
 #include <cstdio>
 #include <exception>
+#include <new>
 #include <string>
 #include <typeinfo>
 #include <vector>
 
-#include <tpsim/backend/cuda/cuda_ops.hpp>
+#include <tpsim/backend/nccl/nccl_group.hpp>
 
 #include "sim/commands.hpp"
 #include "sim/job.hpp"
@@ -46,6 +47,8 @@ int run(const std::vector<std::string>& arguments, const tpsim::cli::Job& job,
     // That process could not be asked, or its device.
     if (remote != nullptr &&
         (remote->type().empty() || remote->type() == typeid(tpsim::cuda::Error).name() ||
+         remote->type() == typeid(tpsim::nccl::Error).name() ||
+         remote->type() == typeid(std::bad_alloc).name() ||
          remote->type() == typeid(UsageError).name())) {
       report(json, e.what(), {}, "");
       return 2;

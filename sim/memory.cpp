@@ -40,7 +40,7 @@ double memory_limit() {
   char* end = nullptr;
   const double mib = std::strtod(given, &end);
   if (*end != '\0' || !std::isfinite(mib) || mib <= 0)
-    throw UsageError(fmt::format("TPSIM_MEMORY_MIB is '{}', wanted a number of MiB", given),
+    throw UsageError(fmt::format("TPSIM_MEMORY_MIB is '{}', wanted a number of MiB above 0", given),
                      "unset it: the machine's memory counts then");
   return std::min(limit, mib * 1024 * 1024);
 }
@@ -50,7 +50,7 @@ void require_memory(double bytes, const std::string& who, const std::string& for
   const double memory = memory_limit();
   if (bytes <= memory) return;
   constexpr double gib = 1024.0 * 1024.0 * 1024.0;
-  throw UsageError(fmt::format("{} about {:.3g} GiB{}, this machine has {:.3g} GiB", who,
+  throw UsageError(fmt::format("{} about {:.3g} GiB{}, and {:.3g} GiB may be used", who,
                                bytes / gib, for_what.empty() ? "" : " " + for_what, memory / gib),
                    hint);
 }

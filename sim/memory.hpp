@@ -23,7 +23,7 @@ inline constexpr double bytes_of_kept_weight = 8;
 /// least. @throws UsageError for a variable that is no number
 [[nodiscard]] double memory_limit();
 
-/// @throws UsageError "WHO about N GiB FOR_WHAT, this machine has M GiB"
+/// @throws UsageError "WHO about N GiB FOR_WHAT, and M GiB may be used"
 void require_memory(double bytes, const std::string& who, const std::string& for_what,
                     const std::string& hint);
 

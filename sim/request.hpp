@@ -159,7 +159,7 @@ struct Request {
 void require_choice(const std::string& what, const std::string& value,
                     const std::vector<std::string>& known, const std::string& more);
 
-/// @param world  the ranks of --comm mpi; null where there is no MPI
+/// @param world  the processes of --comm mpi or nccl; null where all ranks live in this one
 /// @throws UsageError, LayoutError
 [[nodiscard]] Request parse_command_line(const std::vector<std::string>& arguments,
                                          RankWorld* world = nullptr);

@@ -8,6 +8,9 @@
 #include <cstring>
 #include <functional>
 #include <thread>
+#include <utility>
+
+#include <fmt/format.h>
 
 #include "sim/cuda/device_state.hpp"
 #include "sim/nccl/nccl_library.hpp"
@@ -52,7 +55,7 @@ void give_up(State& s, const std::string& why) {
 }
 [[noreturn]] void abort(State& s, const std::string& why) {
   give_up(s, why);
-  throw cuda::Error(why);
+  throw Error(why);
 }
 
 /// What the rank's watch throws ends the wait, too.
@@ -77,7 +80,8 @@ void poll(State& s, const std::string& what, const std::function<bool()>& done) 
                    library().ncclGetLastError(s.comm));
     if (state == ncclSuccess && done()) return;
     if (std::chrono::duration<double>(Clock::now() - start).count() > s.time_limit_s)
-      abort(s, what + " did not end within " + std::to_string(s.time_limit_s) + " s on " + who(s) +
+      abort(s, what + " did not end within " + fmt::format("{} s", s.time_limit_s) + " on " +
+                   who(s) +
                    ": another rank has ended, or calls something else; the group was aborted");
     watch(s, what);
     if (round > 100) std::this_thread::sleep_for(std::chrono::microseconds(50));
@@ -93,7 +97,7 @@ void check(State& s, ncclResult_t result, const char* call, const std::string& w
 /// Queues by `queue(stream)`, waits for NCCL and then for the stream.
 template <class F>
 void run(State& s, const std::string& what, const F& queue) {
-  if (s.comm == nullptr) throw cuda::Error(what + " in a group that was aborted: " + s.aborted);
+  if (s.comm == nullptr) throw Error(what + " in a group that was aborted: " + s.aborted);
   const cudaStream_t stream = s.device.state().use();
   queue(stream);
   poll(s, what, [&] {
@@ -103,13 +107,44 @@ void run(State& s, const std::string& what, const F& queue) {
   });
 }
 
+/// Messages of one length that NCCL starts together. An open group of calls would swallow every
+/// later call of this thread: it is ended whatever came out.
+class Messages {
+ public:
+  Messages(State& s, Size bytes, cudaStream_t stream)
+      : s_(s), bytes_(static_cast<std::size_t>(bytes)), stream_(stream) {
+    note(library().ncclGroupStart(), "ncclGroupStart");
+  }
+  void send(const void* from, int to) {
+    note(library().ncclSend(from, bytes_, ncclInt8, to, s_.comm, stream_), "ncclSend");
+  }
+  void receive(void* to, int from) {
+    note(library().ncclRecv(to, bytes_, ncclInt8, from, s_.comm, stream_), "ncclRecv");
+  }
+  void end(const std::string& what) {
+    note(library().ncclGroupEnd(), "ncclGroupEnd");
+    check(s_, first_, call_, what);
+  }
+
+ private:
+  void note(ncclResult_t result, const char* call) {
+    if (first_ == ncclSuccess || first_ == ncclInProgress) first_ = result, call_ = call;
+  }
+  State& s_;
+  std::size_t bytes_;
+  cudaStream_t stream_;
+  ncclResult_t first_ = ncclSuccess;
+  const char* call_ = "";
+};
+
 /// Everybody is done with the group: what is queued ends first.
 void leave(State& s) {
   s.watch = nullptr;  // the others may have left
   s.time_limit_s = std::min(s.time_limit_s, 5.0);
   check(s, library().ncclCommFinalize(s.comm), "ncclCommFinalize", "leaving the group");
   poll(s, "leaving the group", [] { return true; });
-  check(s, library().ncclCommDestroy(s.comm), "ncclCommDestroy", "leaving the group");
+  const ncclComm_t done = std::exchange(s.comm, nullptr);
+  check(s, library().ncclCommDestroy(done), "ncclCommDestroy", "leaving the group");
 }
 
 ncclConfig_t not_blocking() {
@@ -211,29 +246,24 @@ void Group::broadcast(const void* in, void* out, Size bytes, int root, const std
 }
 void Group::gather(const void* in, void* out, Size bytes, int root, const std::string& what) {
   run(*state_, what, [&](cudaStream_t stream) {
-    const auto n = static_cast<std::size_t>(bytes);
-    check(*state_, library().ncclGroupStart(), "ncclGroupStart", what);
-    check(*state_, library().ncclSend(in, n, ncclInt8, root, state_->comm, stream), "ncclSend",
-          what);
-    for (int r = 0; rank() == root && r < size(); ++r)
-      check(*state_, library().ncclRecv(block(out, r, bytes), n, ncclInt8, r, state_->comm, stream),
-            "ncclRecv", what);
-    check(*state_, library().ncclGroupEnd(), "ncclGroupEnd", what);
+    Messages messages(*state_, bytes, stream);
+    messages.send(in, root);
+    for (int r = 0; rank() == root && r < size(); ++r) messages.receive(block(out, r, bytes), r);
+    messages.end(what);
   });
 }
 void Group::all_to_all(const void* in, void* out, Size bytes, const std::string& what) {
   run(*state_, what, [&](cudaStream_t stream) {
-    const auto n = static_cast<std::size_t>(bytes);
-    check(*state_, library().ncclGroupStart(), "ncclGroupStart", what);
+    Messages messages(*state_, bytes, stream);
     for (int r = 0; r < size(); ++r) {
-      check(*state_, library().ncclSend(block(in, r, bytes), n, ncclInt8, r, state_->comm, stream),
-            "ncclSend", what);
-      check(*state_, library().ncclRecv(block(out, r, bytes), n, ncclInt8, r, state_->comm, stream),
-            "ncclRecv", what);
+      messages.send(block(in, r, bytes), r);
+      messages.receive(block(out, r, bytes), r);
     }
-    check(*state_, library().ncclGroupEnd(), "ncclGroupEnd", what);
+    messages.end(what);
   });
 }
+
+void Group::abandon() { give_up(*state_, "this rank has left"); }
 
 Group Group::split(int color, int key) {
   auto part = std::make_shared<State>(state_->device);

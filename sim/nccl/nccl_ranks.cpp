@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include <tpsim/backend/nccl/nccl_ranks.hpp>
 
-#include <thread>
-
 #include "sim/nccl/nccl_tensors.hpp"
 #include "sim/process/process_world.hpp"
 #include "sim/process/socket_wire.hpp"
@@ -14,14 +12,12 @@ namespace {
 class NcclWire final : public process::SocketWire {
  public:
   NcclWire(cuda::Device device, const Meeting& meeting, bool native)
-      : SocketWire(meeting),
-        device_(std::move(device)),
-        time_limit_s_(meeting.time_limit_s),
-        native_(native) {}
+      : SocketWire(meeting), device_(std::move(device)), native_(native) {}
 
   [[nodiscard]] std::unique_ptr<process::Group> all() override {
-    Seat seat{id(), rank(), size(), time_limit_s_, [this] { watch(); }};
-    return std::make_unique<TensorGroup>(device_, nccl::Group::join(device_, seat), native_);
+    Seat seat{id(), rank(), size(), time_limit_s(), [this] { watch(); }};
+    return std::make_unique<TensorGroup>(device_, nccl::Group::join(device_, seat), native_,
+                                         [this] { return has_other_failed(); });
   }
 
  private:
@@ -29,7 +25,9 @@ class NcclWire final : public process::SocketWire {
   [[nodiscard]] Bytes id() {
     if (rank() != 0) {
       std::optional<Found> found;
-      for (process::Pause pause; !(found = receive(0, process::Channel::data));) pause();
+      for (process::Pause pause; !(found = receive(0, process::Channel::data)); pause())
+        if (pause.is_longer_than(time_limit_s()))
+          throw MeetingError("rank 0 has not told NCCL's id");
       return std::move(found->bytes);
     }
     Bytes own = nccl::Group::new_id();
@@ -38,7 +36,6 @@ class NcclWire final : public process::SocketWire {
   }
 
   cuda::Device device_;
-  double time_limit_s_;
   bool native_;
 };
 

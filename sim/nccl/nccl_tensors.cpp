@@ -21,23 +21,42 @@ Index rounded_up(Index bytes) { return (bytes + 3) / 4 * 4; }
 
 }  // namespace
 
-TensorGroup::TensorGroup(cuda::Device device, nccl::Group group, bool native)
-    : device_(std::move(device)), group_(std::move(group)), native_(native) {
+TensorGroup::TensorGroup(cuda::Device device, nccl::Group group, bool native,
+                         std::function<bool()> other_failed)
+    : device_(std::move(device)),
+      group_(std::move(group)),
+      native_(native),
+      other_failed_(std::move(other_failed)) {
   rank = group_->rank(), size = group_->size();
 }
 
 std::unique_ptr<process::Group> TensorGroup::split(int color, int key) {
   nccl::Group part = group_->split(color, key);
   if (part.is_none()) return nullptr;
-  return std::make_unique<TensorGroup>(device_, std::move(part), native_);
+  return std::make_unique<TensorGroup>(device_, std::move(part), native_, other_failed_);
 }
 
 std::string TensorGroup::text_of(const Call& call) const {
   return std::string(tpsim::name(call.op)) + " in " + name + " at " + where(call.at);
 }
 
+void TensorGroup::give_up() {
+  if (group_) group_->abandon();
+  group_.reset();
+}
+
 bool TensorGroup::move(const detail::Arrival& mine, std::uint64_t /*job*/) {
-  const Call& call = mine.call;
+  try {
+    return moved_by(mine.call);
+  } catch (const process::OtherFailed&) {
+    return false;
+  } catch (const Error&) {
+    if (other_failed_()) return false;
+    throw;
+  }
+}
+
+bool TensorGroup::moved_by(const Call& call) {
   if (call.op == CollectiveOp::barrier) {
     (void)told({}, text_of(call));
     return true;

@@ -2,7 +2,9 @@
 // How a collective that all ranks of a group agree on moves its tensors by NCCL.
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,10 +18,13 @@ namespace tpsim::nccl {
 
 class TensorGroup final : public process::Group {
  public:
-  TensorGroup(cuda::Device device, nccl::Group group, bool native);
+  /// @param other_failed  asked where a collective has failed: was it another rank that did?
+  TensorGroup(cuda::Device device, nccl::Group group, bool native,
+              std::function<bool()> other_failed);
   [[nodiscard]] bool move(const detail::Arrival& mine, std::uint64_t job) override;
   [[nodiscard]] std::unique_ptr<process::Group> split(int color, int key) override;
   void leave() override { group_.reset(); }
+  void give_up() override;
 
  private:
   using Call = detail::Call;
@@ -32,6 +37,7 @@ class TensorGroup final : public process::Group {
   static constexpr Index failed = -1;
   using Tensors = std::vector<TensorOps::Owned>;
 
+  [[nodiscard]] bool moved_by(const Call& call);
   [[nodiscard]] std::string text_of(const Call& call) const;
   [[nodiscard]] std::vector<Head> told(const Head& mine, const std::string& what);
 
@@ -54,6 +60,7 @@ class TensorGroup final : public process::Group {
   cuda::Device device_;
   std::optional<nccl::Group> group_;
   bool native_;
+  std::function<bool()> other_failed_;
 };
 
 }  // namespace tpsim::nccl

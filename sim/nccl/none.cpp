@@ -42,6 +42,7 @@ void Group::all_to_all(const void* /*in*/, void* /*out*/, Size /*bytes*/,
                        const std::string& /*what*/) {
   refuse();
 }
+void Group::abandon() { refuse(); }
 Group Group::split(int /*color*/, int /*key*/) { refuse(); }
 
 }  // namespace tpsim::nccl

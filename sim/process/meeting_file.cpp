@@ -68,21 +68,29 @@ void write_invitation(const std::string& file, const Invitation& invitation) {
   bool written = out >= 0 && ::write(out, w.bytes.data(), w.bytes.size()) ==
                                  static_cast<ssize_t>(w.bytes.size());
   if (out >= 0) written = ::close(out) == 0 && written;
-  if (written) std::filesystem::rename(own, file, failed);
-  if (written && !failed) return;
+  if (written) std::filesystem::create_hard_link(own, file, failed);  // fails where one is
   std::error_code ignored;
   std::filesystem::remove(own, ignored);
+  if (written && !failed) return;
   throw MeetingError("cannot write the meeting file " + file + ": is its folder there?");
 }
 
 std::optional<Invitation> read_invitation(const std::string& file) {
   std::error_code ignored;
   if (!std::filesystem::exists(file, ignored)) return std::nullopt;
+  const MeetingError wrong(file + " is no meeting file of this tpsim");
+  if (!std::filesystem::is_regular_file(file, ignored)) {
+    if (std::filesystem::exists(file, ignored)) throw wrong;
+    return std::nullopt;  // rank 0 has removed it meanwhile
+  }
   std::ifstream in(file, std::ios::binary);
+  if (!in.is_open()) {
+    if (!std::filesystem::exists(file, ignored)) return std::nullopt;
+    throw MeetingError("cannot read the meeting file " + file);
+  }
   std::vector<char> all(most_bytes + 1);
   in.read(all.data(), static_cast<std::streamsize>(all.size()));
   all.resize(static_cast<std::size_t>(in.gcount()));
-  const MeetingError wrong(file + " is no meeting file of this tpsim");
   if (all.empty() || all.size() > most_bytes) throw wrong;
   Invitation out;
   try {

@@ -50,6 +50,10 @@ World::World(std::unique_ptr<Wire> wire, bool tells)
 }
 
 World::~World() {
+  if (running_ || broken_) {
+    for (auto& g : groups_) g->give_up();
+    all_->give_up();
+  }
   if (running_ || stopped_ || broken_) return;
   try {
     all_->leave();
@@ -213,7 +217,10 @@ std::vector<Bytes> World::bring(std::span<const std::byte> mine) {
   for (int r = 1; r < size; ++r) tell(r, FromRoot::ready, {});
   for (int r = 1; r < size; ++r) {
     std::optional<Wire::Found> found;
-    for (Pause pause; !(found = wire_->receive(r, Channel::data)); pause()) look_for_trouble();
+    for (Pause pause; !(found = wire_->receive(r, Channel::data)); pause()) {
+      look_for_trouble();
+      if (pause.is_longer_than(wire_->time_limit_s())) refuse_to_wait(r, wire_->time_limit_s());
+    }
     all[static_cast<std::size_t>(r)] = std::move(found->bytes);
   }
   return all;
@@ -245,15 +252,21 @@ int World::finish(int status, const std::string& trouble) {
     stopped_ = status;
     return status;
   }
+  if (broken_) {  // rank 0 does not answer, or is gone
+    std::fprintf(stderr, "error: %s\n", trouble.c_str());
+    return status != 0 ? status : 2;
+  }
   try {
     if (!trouble.empty() && !stopped_)
       wire_->send(0, Channel::trouble, std::as_bytes(std::span(trouble.data(), trouble.size())));
     while (!stopped_) try {
-        (void)from_root();  // something that this process has no more use for
+        // Something that this process has no more use for; rank 0 waits until its bytes are taken.
+        if (from_root().kind == FromRoot::data)
+          for (Pause pause; !wire_->receive(0, Channel::data);) pause();
       } catch (const ProcessStopped&) {
       }
   } catch (const RemoteError& e) {
-    std::fprintf(stderr, "error: rank %d: %s\n", rank, e.what());
+    std::fprintf(stderr, "error: %s\n", e.what());
     broken_ = true;
     return status != 0 ? status : 2;
   }
@@ -266,15 +279,18 @@ void World::tell_root(ToRoot kind, std::span<const std::byte> payload) {
   wire_->send(0, Channel::to_root, message(static_cast<int>(kind), payload));
 }
 
+void World::refuse_to_wait(int who, double time_limit_s) {
+  broken_ = true;
+  throw RemoteError(
+      who, "", fmt::format("has called nothing for {} s, and others wait for it", time_limit_s));
+}
+
 /// @throws RemoteError after the time limit, of which 0 is none
 World::Message World::from_root(double time_limit_s) {
   if (stopped_) throw ProcessStopped{*stopped_};
   std::optional<Wire::Found> found;
   for (Pause pause; !(found = wire_->receive(0, Channel::from_root));) {
-    if (pause.is_longer_than(time_limit_s)) {
-      broken_ = true;
-      throw RemoteError(0, "", fmt::format("has not answered for {} s", time_limit_s));
-    }
+    if (pause.is_longer_than(time_limit_s)) refuse_to_wait(0, time_limit_s);
     pause();
   }
   Bytes bytes = std::move(found->bytes);
@@ -284,6 +300,7 @@ World::Message World::from_root(double time_limit_s) {
     stopped_ = ByteReader(bytes).get<int>();
     throw ProcessStopped{*stopped_};
   }
+  if (kind == FromRoot::failed) return from_root(time_limit_s);
   return {kind, std::move(bytes)};
 }
 
@@ -309,6 +326,9 @@ void World::heard(int from, ToRoot kind, std::span<const std::byte> payload) {
     let_go(board_->call(from, detail::get_call(r)));
   } else {
     failures_[static_cast<std::size_t>(from)].assign(payload.begin(), payload.end());
+    if (kind == ToRoot::failed)
+      for (const int r : board_->running())
+        if (r != 0 && r != from) tell(r, FromRoot::failed, {});
     let_go(board_->end(from, kind == ToRoot::returned ? detail::RankEnd::returned
                              : kind == ToRoot::failed ? detail::RankEnd::failed
                                                       : detail::RankEnd::stopped));
@@ -340,10 +360,8 @@ void World::listen_until(const std::function<bool()>& done) {
     }
     pause();
     if (!pause.is_longer_than(limit)) continue;
-    broken_ = true;
     const std::vector<int> late = board_->running();
-    throw RemoteError(late.empty() ? 0 : late.front(), "",
-                      fmt::format("has called nothing for {} s, and others wait for it", limit));
+    refuse_to_wait(late.empty() ? 0 : late.front(), limit);
   }
 }
 

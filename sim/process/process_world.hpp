@@ -17,7 +17,8 @@ namespace tpsim::process {
 
 /// What a rank tells rank 0, and what rank 0 tells a rank.
 enum class ToRoot : std::uint8_t { call, returned, failed, stopped };
-enum class FromRoot : std::uint8_t { go, outcome, ready, data, stop };
+/// `failed`: another rank has; whoever waits for it elsewhere need not.
+enum class FromRoot : std::uint8_t { go, outcome, ready, data, stop, failed };
 
 /// What is known of a run when it is over.
 struct Outcome {
@@ -72,6 +73,7 @@ class World {
   // The other ranks' side.
   void tell_root(ToRoot kind, std::span<const std::byte> payload);
   [[nodiscard]] Message from_root(double time_limit_s = 0);
+  [[noreturn]] void refuse_to_wait(int who, double time_limit_s);
   // Rank 0's side.
   void heard(int from, ToRoot kind, std::span<const std::byte> payload);
   void let_go(const std::vector<int>& ranks);

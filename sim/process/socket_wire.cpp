@@ -11,6 +11,8 @@
 
 #include <boost/asio.hpp>
 
+#include <fmt/format.h>
+
 #include "sim/process/meeting_file.hpp"
 #include "sim/process/process_world.hpp"
 
@@ -28,13 +30,6 @@ constexpr auto patience = std::chrono::seconds(2);  ///< with one connection tha
 constexpr std::array<unsigned char, 1> welcome{1};
 /// Before each message: its channel, and its length in 8 bytes.
 constexpr std::size_t head_bytes = 9;
-
-std::string seconds(double s) {
-  std::string text = std::to_string(s);
-  while (text.back() == '0') text.pop_back();
-  if (text.back() == '.') text.pop_back();
-  return text + " s";
-}
 
 }  // namespace
 
@@ -62,7 +57,8 @@ class SocketWire::Network {
     for (auto& p : peers_)
       if (p) listen(*p);
   }
-  ~Network() {
+  /// To everybody: this process needs them no more.
+  void say_bye() {
     for (std::size_t i = 0; i < peers_.size(); ++i) try {
         if (peers_[i] && peers_[i]->open) write(static_cast<int>(i), bye, {});
       } catch (const std::exception&) {  // it is gone already
@@ -74,6 +70,7 @@ class SocketWire::Network {
   /// @throws RemoteError where `to` is gone
   void write(int to, unsigned char channel, std::span<const std::byte> bytes) {
     Peer& p = peer(to);
+    if (!p.open) gone(to);
     std::array<unsigned char, head_bytes> head{channel};
     const std::uint64_t size = bytes.size();
     std::memcpy(head.data() + 1, &size, sizeof size);
@@ -84,9 +81,15 @@ class SocketWire::Network {
                       std::array<asio::const_buffer, 2>{
                           asio::buffer(head), asio::const_buffer(bytes.data(), bytes.size())},
                       [&](const Failure& f, std::size_t) { done = true, failed = f; });
-    while (!done) {
+    const auto until = Clock::now() + limit();
+    while (!done && Clock::now() < until) {
       io_.restart();
-      io_.run_one();
+      io_.run_one_until(until);
+    }
+    if (!done) {  // it takes in nothing: the handler above must not outlive this call
+      Failure ignored;
+      p.socket.close(ignored);
+      while (!done) io_.restart(), io_.run_one();
     }
     if (failed) {
       p.open = false;
@@ -112,10 +115,11 @@ class SocketWire::Network {
     Secret secret{};
     std::int32_t rank = 0, size = 0;
   };
-  [[nodiscard]] Time end() const {
-    return start_ + std::chrono::duration_cast<Clock::duration>(
-                        std::chrono::duration<double>(meeting_.time_limit_s));
+  [[nodiscard]] Clock::duration limit() const {
+    return std::chrono::duration_cast<Clock::duration>(
+        std::chrono::duration<double>(meeting_.time_limit_s));
   }
+  [[nodiscard]] Time end() const { return start_ + limit(); }
   /// Starts an operation and waits for it until then. False where it has failed, or time is over.
   template <class Start>
   bool within(tcp::socket& socket, Time until, const Start& start) {
@@ -139,8 +143,14 @@ class SocketWire::Network {
   void invite() {
     peers_.resize(static_cast<std::size_t>(meeting_.size));
     if (meeting_.size == 1) return;
-    tcp::acceptor acceptor(io_, tcp::endpoint(tcp::v4(), 0));
-    const Invitation invitation{own_addresses(), acceptor.local_endpoint().port(), new_secret()};
+    tcp::acceptor acceptor(io_);
+    Invitation invitation{own_addresses(), 0, new_secret()};
+    try {
+      acceptor = tcp::acceptor(io_, tcp::endpoint(tcp::v4(), 0));
+      invitation.port = acceptor.local_endpoint().port();
+    } catch (const boost::system::system_error& e) {
+      throw MeetingError(std::string("rank 0 cannot listen: ") + e.what());
+    }
     write_invitation(meeting_.file, invitation);
     try {
       for (int missing = meeting_.size - 1; missing > 0;) {
@@ -155,7 +165,10 @@ class SocketWire::Network {
           while (!done) io_.restart(), io_.run_one();
           none_came();
         }
-        if (!failed && welcomed(std::move(socket), invitation.secret)) --missing;
+        if (failed)
+          std::this_thread::sleep_for(std::chrono::milliseconds(10));
+        else if (welcomed(std::move(socket), invitation.secret))
+          --missing;
       }
     } catch (...) {
       std::error_code ignored;
@@ -167,11 +180,12 @@ class SocketWire::Network {
   }
   [[noreturn]] void none_came() const {
     std::string missing;
+    int count = 0;
     for (std::size_t r = 1; r < peers_.size(); ++r)
-      if (!peers_[r]) missing += (missing.empty() ? "" : ", ") + std::to_string(r);
-    throw MeetingError("rank 0 has waited " + seconds(meeting_.time_limit_s) + " at " +
-                       meeting_.file + " for rank " + missing + " of " +
-                       std::to_string(meeting_.size));
+      if (!peers_[r] && ++count <= 8) missing += (missing.empty() ? "" : ", ") + std::to_string(r);
+    if (count > 8) missing += fmt::format(" and {} more", count - 8);
+    throw MeetingError(fmt::format("rank 0 has waited {} s at {} for rank {} of {}",
+                                   meeting_.time_limit_s, meeting_.file, missing, meeting_.size));
   }
   [[nodiscard]] bool welcomed(tcp::socket socket, const Secret& secret) {
     Hello hello;
@@ -208,9 +222,9 @@ class SocketWire::Network {
         for (const std::string& address : invitation->addresses)
           if (connected(*invitation, address)) return;
       if (Clock::now() > end())
-        throw MeetingError("rank " + std::to_string(meeting_.rank) + " of " +
-                           std::to_string(meeting_.size) + " has not met rank 0 at " +
-                           meeting_.file + " within " + seconds(meeting_.time_limit_s));
+        throw MeetingError(fmt::format("rank {} of {} has not met rank 0 at {} within {} s",
+                                       meeting_.rank, meeting_.size, meeting_.file,
+                                       meeting_.time_limit_s));
       std::this_thread::sleep_for(std::chrono::milliseconds(2));
     }
   }
@@ -252,7 +266,12 @@ class SocketWire::Network {
       p.left = !f && p.head[0] == bye;
       p.open = !f && p.head[0] < channels;
       if (!p.open) return;
-      p.body.resize(size);
+      try {
+        p.body.resize(size);
+      } catch (const std::exception&) {  // no process of this program has sent that
+        p.open = false;
+        return;
+      }
       asio::async_read(p.socket, asio::buffer(p.body), [this, &p](const Failure& g, std::size_t) {
         p.open = !g;
         if (!p.open) return;
@@ -275,6 +294,7 @@ SocketWire::SocketWire(const Meeting& meeting)
       time_limit_s_(meeting.time_limit_s),
       network_(std::make_unique<Network>(meeting)) {}
 SocketWire::~SocketWire() = default;
+void SocketWire::close() { network_->say_bye(); }
 
 void SocketWire::send(int to, Channel channel, std::span<const std::byte> bytes) {
   network_->write(to, static_cast<unsigned char>(channel), bytes);
@@ -297,17 +317,41 @@ std::optional<Wire::Found> SocketWire::receive(int from, Channel channel) {
   return std::nullopt;
 }
 
-void SocketWire::watch() {
+bool SocketWire::told_of_failure() {
   network_->poll();
+  const Channel channel = rank_ == 0 ? Channel::to_root : Channel::from_root;
   for (std::size_t r = 0; r < network_->count(); ++r) {
     if (!network_->has(r)) continue;
     const Network::Peer& p = network_->peer(static_cast<int>(r));
     if (!p.open && !p.left) Network::gone(static_cast<int>(r));
-    if (rank_ == 0) continue;
-    for (const Bytes& told : p.arrived[static_cast<std::size_t>(Channel::from_root)])
-      if (!told.empty() && static_cast<FromRoot>(told.front()) == FromRoot::stop)
+    for (const Bytes& told : p.arrived[static_cast<std::size_t>(channel)]) {
+      if (told.empty()) continue;
+      if (rank_ != 0 && static_cast<FromRoot>(told.front()) == FromRoot::stop)
         throw RemoteError(0, "", "it has ended the job");
+      if (rank_ == 0 ? static_cast<ToRoot>(told.front()) == ToRoot::failed
+                     : static_cast<FromRoot>(told.front()) == FromRoot::failed)
+        return true;
+    }
   }
+  return false;
+}
+
+void SocketWire::watch() {
+  // A rank may fail after its part of a collective, which ends then; wait a little for that.
+  if (!told_of_failure())
+    failure_seen_.reset();
+  else if (!failure_seen_)
+    failure_seen_ = Clock::now();
+  else if (Clock::now() - *failure_seen_ > patience)
+    throw OtherFailed();
+}
+
+bool SocketWire::has_other_failed() {
+  for (const auto until = Clock::now() + 2 * patience; Clock::now() < until;) {
+    if (told_of_failure()) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return false;
 }
 
 void SocketWire::abort() {

@@ -2,6 +2,7 @@
 // What carries the messages and the tensors of processes that are ranks.
 #pragma once
 
+#include <exception>
 #include <memory>
 #include <optional>
 #include <span>
@@ -31,6 +32,13 @@ class Group {
   [[nodiscard]] virtual std::unique_ptr<Group> split(int color, int key) = 0;
   /// Called by all of the group when no one needs it any more.
   virtual void leave() = 0;
+  /// The same where the others may not come. Waits for nobody.
+  virtual void give_up() {}
+};
+
+/// Another rank has failed before its part of the collective under way.
+struct OtherFailed : std::exception {
+  [[nodiscard]] const char* what() const noexcept override { return "another rank has failed"; }
 };
 
 /// Messages are kept apart by what they are for; those of one channel arrive in order.
@@ -58,7 +66,7 @@ class Wire {
   [[nodiscard]] virtual std::unique_ptr<Group> all() = 0;
   /// How long ranks wait for one that calls nothing, in seconds; 0: as long as it takes.
   [[nodiscard]] virtual double time_limit_s() const { return 0; }
-  /// Ends the programs of all processes.
+  /// Ends this program in a way that ends the others, too.
   [[noreturn]] virtual void abort() = 0;
   /// Called by all processes when none will send any more.
   virtual void close() = 0;

@@ -45,7 +45,7 @@ line() {  # line NAME COMMAND...
     return
   fi
   if ((seconds > limit)); then seconds=$limit; fi
-  timeout -k 5 "$seconds" "$@" >"$log.part" 2>&1 || status=$?
+  timeout -k 12 "$seconds" "$@" >"$log.part" 2>&1 || status=$?
   if ((status == 124 || status == 137)); then echo "error: over $seconds s" >>"$log.part"; fi
   if ((status != 0)); then verdict=FAILED; ((++failed)); fi
   cat "$log.part" >>"$log"

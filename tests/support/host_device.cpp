@@ -150,8 +150,12 @@ void Device::Free::operator()(void* memory) const noexcept {
   --HostDevice::instance().live;
   ::operator delete(memory);
 }
+thread_local int HostDevice::failing_allocation = -1;
+
 Device::Buffer Device::allocate(Size bytes) {
   if (bytes == 0) return Buffer(nullptr, Free{state_});
+  if (HostDevice::failing_allocation >= 0 && HostDevice::failing_allocation-- == 0)
+    throw Error("the host device is full");
   ++HostDevice::instance().live;
   return Buffer(::operator new(static_cast<std::size_t>(bytes)), Free{state_});
 }

@@ -17,6 +17,8 @@ struct HostDevice {
   std::atomic<Size> products{0};  ///< calls of Device::product
   double off_by = 0;              ///< added to element 0 of every product: a device that is wrong
   bool always_tf32 = false;       ///< also where nobody asked for it: another one
+  /// Of this thread: the next that fails, counted from 0; -1: none.
+  static thread_local int failing_allocation;
   [[nodiscard]] static HostDevice& instance();
 };
 

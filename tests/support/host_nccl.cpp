@@ -42,7 +42,7 @@ struct Group::State {
   template <class F>
   void call(const std::string& what, const F& f) {
     if (aborted.empty() && table.aborted_by() >= 0) aborted = by_another();
-    if (!aborted.empty()) throw cuda::Error(what + " in a group that was aborted: " + aborted);
+    if (!aborted.empty()) throw Error(what + " in a group that was aborted: " + aborted);
     started_ = Clock::now();
     try {
       f();
@@ -61,10 +61,9 @@ struct Group::State {
     const std::uint32_t meeting = table.come();
     for (int round = 0; !table.all_came(meeting); ++round) {
       seat.watch();
-      if (table.aborted_by() >= 0)
-        throw cuda::Error(what + " failed on " + who() + ": " + by_another());
+      if (table.aborted_by() >= 0) throw Error(what + " failed on " + who() + ": " + by_another());
       if (std::chrono::duration<double>(Clock::now() - started_).count() > seat.time_limit_s)
-        throw cuda::Error(fmt::format(
+        throw Error(fmt::format(
             "{} did not end within {} s on {}: another rank has ended, or calls something else; "
             "the group was aborted",
             what, seat.time_limit_s, who()));
@@ -96,8 +95,7 @@ struct Group::State {
 namespace {
 
 std::string file_of(const std::vector<std::byte>& id) {
-  if (id.size() != 128)
-    throw cuda::Error(fmt::format("an id has 128 bytes, this one has {}", id.size()));
+  if (id.size() != 128) throw Error(fmt::format("an id has 128 bytes, this one has {}", id.size()));
   const char* given = std::getenv("TPSIM_HOST_NCCL_DIR");
   const std::filesystem::path folder = given != nullptr ? given
                                        : ::access("/dev/shm", W_OK) == 0
@@ -149,7 +147,7 @@ std::vector<std::byte> Group::new_id() {
 }
 Group Group::join(cuda::Device /*device*/, const Seat& seat) {
   if (seat.rank < 0 || seat.rank >= seat.size)
-    throw cuda::Error(fmt::format("there is no rank {} of {}", seat.rank, seat.size));
+    throw Error(fmt::format("there is no rank {} of {}", seat.rank, seat.size));
   return Group(meeting_at(file_of(seat.id), seat, "the meeting of the ranks"));
 }
 int Group::rank() const { return state_->seat.rank; }
@@ -185,6 +183,11 @@ void Group::all_to_all(const void* in, void* out, Size bytes, const std::string&
     for (int r = 0; r < size(); ++r)
       state_->table.read(r, rank() * bytes, block(out, r, bytes), bytes);
   });
+}
+
+void Group::abandon() {
+  state_->aborted = "this rank has left";
+  state_->table.abort();
 }
 
 Group Group::split(int color, int key) {

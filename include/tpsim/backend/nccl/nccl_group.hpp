@@ -15,6 +15,12 @@ namespace tpsim::nccl {
 
 using cuda::Size;
 
+/// A call of a group has failed, here or on another rank.
+class Error : public cuda::Error {
+ public:
+  using cuda::Error::Error;
+};
+
 /// Where a rank joins a group.
 struct Seat {
   std::vector<std::byte> id;  ///< what rank 0 has of Group::new_id()
@@ -26,7 +32,7 @@ struct Seat {
 };
 
 /// One rank's end of a group. Every call is made by all ranks, in the same order. It returns when
-/// the result is there, or throws cuda::Error: NCCL's own error, one that comes from another rank,
+/// the result is there, or throws Error: NCCL's own error, one that comes from another rank,
 /// or that the time limit is over; the group is aborted then and refuses every further call.
 /// Pointers are memory of the rank's Device. `what` says in errors what was waited for.
 class Group {
@@ -59,6 +65,8 @@ class Group {
   void all_to_all(const void* in, void* out, Size bytes, const std::string& what);
   /// The ranks with one color, ordered by (key, rank); of a negative color none (is_none()).
   [[nodiscard]] Group split(int color, int key);
+  /// Leaves without the others, whose calls fail or run into their time limit.
+  void abandon();
   [[nodiscard]] bool is_none() const { return state_ == nullptr; }
 
  private:

@@ -6,8 +6,10 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <string>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include <tpsim/comm/rank_world.hpp>
 #include <tpsim/core/bytes.hpp>
@@ -29,7 +31,7 @@ struct ProcessStopped {
 ///     world.run([&](Communicator& comm) { ... comm.rank() ... });
 ///
 /// Every process makes the same ranks and calls the same functions of them in the same order, on
-/// the thread that made the first. Results of collectives are those of virtual ranks bit for bit,
+/// the thread that made them. Results of collectives are those of virtual ranks bit for bit,
 /// but where an engine's own reductions are asked for.
 class ProcessRanks {
  public:
