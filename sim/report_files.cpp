@@ -63,8 +63,10 @@ std::string html_report(const LayerRequest& request, const std::vector<LayerResu
   for (const LayerResult& result : results) {
     const Report& report = result.report;
     out += fmt::format(
-        "<h2>layer {}, tp {}{}</h2>\n<p><code>{}</code></p>\n", escaped(report.subject), report.tp,
-        request.fault.empty() ? "" : ", fault " + escaped(request.fault),
+        "<h2>layer {}, tp {}{}</h2>\n<p>backend {}, comm {}</p>\n<p><code>{}</code></p>\n",
+        escaped(report.subject), report.tp,
+        request.fault.empty() ? "" : ", fault " + escaped(request.fault), request.backend,
+        request.comm,
         escaped(shell_line(result.command.empty()
                                ? replay_command(result.spec, request.fault, request.seed)
                                : result.command)));
@@ -100,7 +102,7 @@ std::string html_report(const LayerRequest& request, const std::vector<LayerResu
   return out + "</body></html>\n";
 }
 
-std::string junit_report(const LayerRequest& /*request*/, const std::vector<LayerResult>& results) {
+std::string junit_report(const LayerRequest& request, const std::vector<LayerResult>& results) {
   std::string out = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n";
   for (const LayerResult& result : results) {
     const Report& report = result.report;
@@ -112,6 +114,10 @@ std::string junit_report(const LayerRequest& /*request*/, const std::vector<Laye
         "time=\"{:.3f}\">\n",
         escaped(report.subject), report.tp, report.checks.size(), failures, skipped,
         result.elapsed_s);
+    out += fmt::format(
+        "    <properties><property name=\"backend\" value=\"{}\"/><property name=\"comm\" "
+        "value=\"{}\"/></properties>\n",
+        request.backend, request.comm);
     for (const CheckResult& c : report.checks) {
       out += fmt::format("    <testcase classname=\"{}\" name=\"{}.{}\">", escaped(report.subject),
                          c.id, name(c.reading));

@@ -91,6 +91,9 @@ TEST_CASE("command files: JUnit and HTML are whole and say what the terminal say
     CHECK(xml_fault(xml) == "");
     CHECK(count_of_text(xml, "<testsuite ") == (fault ? 1 : 9));
     CHECK(has(xml, fault ? "<failure message=" : "name=\"exact.exact\"></testcase>"));
+    CHECK(count_of_text(xml, "<property name=\"backend\" value=\"eigen\"/>") == (fault ? 1 : 9));
+    CHECK(count_of_text(xml, "<property name=\"comm\" value=\"virtual\"/>") == (fault ? 1 : 9));
+    CHECK(count_of_text(page, "<p>backend eigen, comm virtual</p>") == (fault ? 1 : 9));
     CHECK(page.starts_with("<!doctype html>"));
     CHECK(page.ends_with("</body></html>\n"));
     CHECK_FALSE(has(page, "http"));
