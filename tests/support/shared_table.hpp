@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A file that the ranks of a group map: threads, processes of one machine, or both. They meet at
-// its first bytes, and behind them each rank leaves what the others read.
+// Files that the ranks of a group share: threads, processes of one machine, or both. They meet at
+// one that all map, and each rank leaves in another what the others read.
 #pragma once
 
 #include <fcntl.h>
@@ -31,11 +31,15 @@ class SharedTable {
     void* mapped = ::mmap(nullptr, sizeof(Head), PROT_READ | PROT_WRITE, MAP_SHARED, fd_, 0);
     if (mapped == MAP_FAILED) fail("map", errno);
     head_ = static_cast<Head*>(mapped);
+    own_ = ::open(place(rank_).c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    if (own_ < 0) fail("open", errno);
   }
   SharedTable(const SharedTable&) = delete;
   SharedTable& operator=(const SharedTable&) = delete;
   /// The last to leave removes the file. After an abort everybody tries: some may never have come.
   ~SharedTable() {
+    ::unlink(place(rank_).c_str());
+    ::close(own_);
     if (head_->left.fetch_add(1) + 1 == size_ || aborted_by() >= 0) ::unlink(file_.c_str());
     ::munmap(head_, sizeof(Head));
     ::close(fd_);
@@ -65,18 +69,24 @@ class SharedTable {
 
   /// Leaves this rank's bytes for the others, over those of the call before.
   void write(const void* bytes, cuda::Size count) {
-    put(place(rank_), &count, sizeof count);
-    put(place(rank_) + count_bytes, bytes, count);
+    put(0, &count, sizeof count);
+    put(count_bytes, bytes, count);
   }
   /// Bytes [first, first + count) of what rank `of` has left.
   void read(int of, cuda::Size first, void* bytes, cuda::Size count) const {
+    const int from = of == rank_ ? ::dup(own_) : ::open(place(of).c_str(), O_RDONLY | O_CLOEXEC);
+    if (from < 0) throw cuda::Error("cannot open " + place(of) + ": " + std::strerror(errno));
+    const struct Close {
+      int file;
+      ~Close() { ::close(file); }
+    } close{from};
     cuda::Size left = 0;
-    get(place(of), &left, sizeof left);
+    get(from, 0, &left, sizeof left);
     if (first + count > left)
       throw cuda::Error("rank " + std::to_string(of) + " has left " + std::to_string(left) +
                         " bytes, and bytes " + std::to_string(first) + " to " +
                         std::to_string(first + count) + " are wanted: it calls something else");
-    get(place(of) + count_bytes + first, bytes, count);
+    get(from, count_bytes + first, bytes, count);
   }
 
  private:
@@ -86,24 +96,23 @@ class SharedTable {
     Word came, meeting, left, aborted;
   };
   static constexpr off_t head_bytes = 4096;
-  /// The file has holes: 64 GiB of addresses a rank, and memory only for what was written.
   static constexpr off_t count_bytes = sizeof(cuda::Size);
-  [[nodiscard]] static off_t place(int rank) { return head_bytes + (off_t{rank} << 36); }
+  [[nodiscard]] std::string place(int rank) const { return file_ + "-" + std::to_string(rank); }
 
   void put(off_t to, const void* bytes, cuda::Size count) {
     for (cuda::Size done = 0; done < count;) {
       const auto* from = static_cast<const unsigned char*>(bytes) + done;
-      const ssize_t n = ::pwrite(fd_, from, static_cast<std::size_t>(count - done), to + done);
+      const ssize_t n = ::pwrite(own_, from, static_cast<std::size_t>(count - done), to + done);
       if (n > 0)
         done += n;
       else if (errno != EINTR)
-        throw cuda::Error("cannot write " + file_ + ": " + std::strerror(errno));
+        throw cuda::Error("cannot write " + place(rank_) + ": " + std::strerror(errno));
     }
   }
-  void get(off_t from, void* bytes, cuda::Size count) const {
+  void get(int file, off_t from, void* bytes, cuda::Size count) const {
     for (cuda::Size done = 0; done < count;) {
       auto* to = static_cast<unsigned char*>(bytes) + done;
-      const ssize_t n = ::pread(fd_, to, static_cast<std::size_t>(count - done), from + done);
+      const ssize_t n = ::pread(file, to, static_cast<std::size_t>(count - done), from + done);
       if (n == 0) throw cuda::Error(file_ + " is too short");
       if (n > 0)
         done += n;
@@ -120,6 +129,7 @@ class SharedTable {
   int rank_;
   std::uint32_t size_;
   int fd_;
+  int own_ = -1;
   Head* head_ = nullptr;
 };
 
