@@ -41,11 +41,13 @@ std::unique_ptr<ProcessWorld> start_nccl() {
   }
 }
 
-std::string comm_of(const std::vector<std::string>& arguments) {
+/// The value of `--NAME`, before anything is parsed.
+std::string given_as(const std::string& name, const std::vector<std::string>& arguments) {
+  const std::string option = "--" + name;
   std::string out;
   for (std::size_t i = 0; i < arguments.size(); ++i) {
-    if (arguments[i].rfind("--comm=", 0) == 0) out = arguments[i].substr(7);
-    if (arguments[i] == "--comm" && i + 1 < arguments.size()) out = arguments[i + 1];
+    if (arguments[i].rfind(option + "=", 0) == 0) out = arguments[i].substr(option.size() + 1);
+    if (arguments[i] == option && i + 1 < arguments.size()) out = arguments[i + 1];
   }
   return out;
 }
@@ -79,9 +81,14 @@ bool has_mpi() {
 }
 
 Job::Job(const std::vector<std::string>& arguments) {
-  const std::string comm = comm_of(arguments);
+  const std::string comm = given_as("comm", arguments);
   try {
-    if (comm == "mpi") world_ = start_mpi();
+    if (comm == "mpi") {
+      world_ = start_mpi();
+      // Each process of a machine has a GPU of its own, as long as there are some.
+      const bool on_gpu = given_as("backend", arguments) == "cuda" && cuda::Device::count() > 0;
+      if (on_gpu) (void)cuda::Device::shared(launched_local_rank() % cuda::Device::count());
+    }
     if (comm == "nccl" && can_start_nccl()) world_ = start_nccl();
   } catch (const std::exception&) {
     failed_ = std::current_exception();
@@ -115,10 +122,6 @@ void read_comm(const Given& given, RankWorld* world, RankChoice& choice) {
                  "communicators are virtual, mpi and nccl");
   if (it->second == "virtual") return;
   if (world == nullptr) require_world(it->second);
-  if (const auto backend = given.find("backend");
-      it->second == "mpi" && backend != given.end() && backend->second == "cuda")
-    throw UsageError("--backend cuda has all ranks in one process, --comm mpi one in each",
-                     "use --comm virtual or nccl, or --backend eigen");
   choice.comm = it->second;
   choice.world = world;
 }

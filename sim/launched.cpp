@@ -72,4 +72,10 @@ Launched read_launched() {
   return out;
 }
 
+int launched_local_rank() {
+  for (const Launcher& l : launchers)
+    if (const auto rank = number(l.local_rank, 0, most_processes - 1)) return *rank;
+  return 0;
+}
+
 }  // namespace tpsim::cli

@@ -16,5 +16,8 @@ struct Launched {
 /// TPSIM_NCCL_TIME_LIMIT. A process that nobody started so is the only one.
 /// @throws UsageError naming the variable that is wrong or missing
 [[nodiscard]] Launched read_launched();
+/// Of mpirun, srun and torchrun: which process of its machine this is, 0 where nobody says so.
+/// @throws UsageError as read_launched()
+[[nodiscard]] int launched_local_rank();
 
 }  // namespace tpsim::cli

@@ -93,6 +93,16 @@ TEST_CASE("launched: each launcher's variables tell the rank, the project's own 
         "3 of 4, local 3, at m, 300 s");
 }
 
+TEST_CASE("launched: the local rank alone is that of the first launcher that tells it") {
+  const auto local = [](const Variables& v) {
+    return with(v, [] { return cli::launched_local_rank(); });
+  };
+  CHECK(local({}) == 0);
+  CHECK(local({{"OMPI_COMM_WORLD_LOCAL_RANK", "3"}, {"LOCAL_RANK", "1"}}) == 3);
+  CHECK(local({{"SLURM_LOCALID", "2"}}) == 2);
+  CHECK_THROWS_AS(local({{"LOCAL_RANK", "none"}}), cli::UsageError);
+}
+
 TEST_CASE("launched: what is missing or no number is named") {
   CHECK(launched_as({{"TPSIM_RANK", "1"}}) ==
         "refused: TPSIM_RANK is set and TPSIM_WORLD_SIZE is not");
