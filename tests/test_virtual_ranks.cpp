@@ -138,6 +138,19 @@ TEST_CASE("virtual ranks: the trace has one record per collective of a group") {
   CHECK(wire_bytes(t) == 120 + 48 + 48);
 }
 
+TEST_CASE(
+    "virtual ranks: a place is the same wherever the checkout lies and whatever it is called") {
+  for (const char* root :
+       {"", "/", "/work/main/", "/home/me/tpsim/", "/tpsim/tpsim/", "/include/"}) {
+    const std::string layer = std::string(root) + "include/tpsim/layers/linear.hpp";
+    const std::string test = std::string(root) + "tests/support/calls.hpp";
+    CHECK(where(CallSite(layer.c_str(), 7)) == "tpsim/layers/linear.hpp:7");
+    CHECK(where(CallSite(test.c_str(), 34)) == "calls.hpp:34");
+  }
+  CHECK(where(CallSite("main.cpp", 1)) == "main.cpp:1");
+  CHECK(where(CallSite("", 0)) == ":0");
+}
+
 TEST_CASE("virtual ranks: wire bytes follow the ring formulas and round up") {
   CHECK(wire_bytes(CollectiveOp::all_reduce, 1024, 4) == 1536);
   CHECK(wire_bytes(CollectiveOp::all_reduce, 10, 3) == 14);  // 13.3

@@ -11,12 +11,18 @@
 
 namespace tpsim {
 
-/// "tpsim/layers/linear.hpp:120": from the last folder named tpsim, else the file name alone.
+/// "tpsim/layers/linear.hpp:120" of a header below include/, else the file's name alone: a checkout
+/// may be called tpsim, too.
 [[nodiscard]] inline std::string where(const CallSite& at) {
   const std::string_view path = at.file_name();
-  std::size_t begin = path.rfind("/tpsim/");
-  if (begin == std::string_view::npos) begin = path.rfind('/');
-  begin = begin == std::string_view::npos ? 0 : begin + 1;
+  constexpr std::string_view folder = "include/";
+  std::size_t begin = path.rfind("include/tpsim/");
+  if (begin != std::string_view::npos)
+    begin += folder.size();
+  else if ((begin = path.rfind('/')) != std::string_view::npos)
+    ++begin;
+  else
+    begin = 0;
   return std::string(path.substr(begin)) + ":" + std::to_string(at.line());
 }
 
