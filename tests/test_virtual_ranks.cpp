@@ -141,7 +141,7 @@ TEST_CASE("virtual ranks: the trace has one record per collective of a group") {
 TEST_CASE(
     "virtual ranks: a place is the same wherever the checkout lies and whatever it is called") {
   for (const char* root :
-       {"", "/", "/work/main/", "/home/me/tpsim/", "/tpsim/tpsim/", "/include/"}) {
+       {"", "/", "/src/checkout/", "/home/me/tpsim/", "/tpsim/tpsim/", "/include/"}) {
     const std::string layer = std::string(root) + "include/tpsim/layers/linear.hpp";
     const std::string test = std::string(root) + "tests/support/calls.hpp";
     CHECK(where(CallSite(layer.c_str(), 7)) == "tpsim/layers/linear.hpp:7");
