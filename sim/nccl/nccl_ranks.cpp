@@ -23,13 +23,11 @@ class NcclWire final : public process::SocketWire {
  private:
   /// Rank 0's, on every rank.
   [[nodiscard]] Bytes id() {
-    if (rank() != 0) {
-      std::optional<Found> found;
-      for (process::Pause pause; !(found = receive(0, process::Channel::data)); pause())
+    if (rank() != 0)
+      return wait_for(0, process::Channel::data, [this](const process::Pause& pause) {
         if (pause.is_longer_than(time_limit_s()))
           throw MeetingError("rank 0 has not told NCCL's id");
-      return std::move(found->bytes);
-    }
+      });
     Bytes own = nccl::Group::new_id();
     for (int r = 1; r < size(); ++r) send(r, process::Channel::data, own);
     return own;

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
-// In rank order: NCCL moves the ranks' tensors, and each rank sums, joins and cuts them.
+// In rank order: NCCL moves the ranks' tensors, and each rank computes its result of them.
 #include "sim/nccl/nccl_tensors.hpp"
 
 #include <algorithm>
 #include <exception>
 
+#include <tpsim/comm/detail/perform.hpp>
 #include <tpsim/comm/trace.hpp>
 
 namespace tpsim::nccl {
@@ -65,7 +66,7 @@ bool TensorGroup::moved_by(const Call& call) {
   const auto* own = dynamic_cast<const Ops*>(&ops);
   if (own == nullptr) return packed(call, ops);
   if (native_ && size > 1 && natively(call, *own)) return true;
-  return on_device(call, *own);
+  return on_device(call);
 }
 
 std::vector<TensorGroup::Head> TensorGroup::told(const Head& mine, const std::string& what) {
@@ -78,12 +79,14 @@ std::vector<TensorGroup::Head> TensorGroup::told(const Head& mine, const std::st
   return all;
 }
 
+bool TensorGroup::receives(const Call& call) const {
+  return call.op != CollectiveOp::gather || rank == call.root;
+}
+
 cuda::Device::Buffer TensorGroup::gathered(const Call& call, const void* mine, Index bytes,
                                            Index each) {
   const std::string what = text_of(call);
-  const bool one = call.op == CollectiveOp::gather;
-  const bool wanted = !one || rank == call.root;
-  cuda::Device::Buffer all = device_.allocate(wanted ? each * size : 0);
+  cuda::Device::Buffer all = device_.allocate(receives(call) ? each * size : 0);
   if (each == 0) return all;
   cuda::Device::Buffer padded = device_.allocate(bytes < each ? each : 0);
   if (padded) {
@@ -93,14 +96,14 @@ cuda::Device::Buffer TensorGroup::gathered(const Call& call, const void* mine, I
                    {padded.get(), 1, bytes / 2, bytes / 2, cuda::Type::bf16});
   }
   const void* const from = padded ? padded.get() : mine;
-  if (one)
+  if (call.op == CollectiveOp::gather)
     group_->gather(from, all.get(), each, call.root, what);
   else
     group_->all_gather(from, all.get(), each, what);
   return all;
 }
 
-bool TensorGroup::on_device(const Call& call, const Ops& ops) {
+bool TensorGroup::on_device(const Call& call) {
   const auto* x = static_cast<const DeviceTensor*>(call.in.tensor);
   const bool sends = x != nullptr && (call.op != CollectiveOp::broadcast || rank == call.root);
   Head mine;
@@ -127,7 +130,7 @@ bool TensorGroup::on_device(const Call& call, const Ops& ops) {
     Index each = 0;
     for (const Head& h : heads) each = std::max(each, rounded_up(h.bytes));
     const cuda::Device::Buffer all = gathered(call, x->view().data, mine.bytes, each);
-    for (std::size_t r = 0; all && r < heads.size(); ++r) {
+    for (std::size_t r = 0; receives(call) && r < heads.size(); ++r) {
       auto t = part(r);
       const Index bytes = heads[r].bytes;
       if (bytes > 0)
@@ -135,10 +138,8 @@ bool TensorGroup::on_device(const Call& call, const Ops& ops) {
                      {t->view().data, 1, bytes / 2, bytes / 2, cuda::Type::bf16});
       keep(std::move(t));
     }
-    // Empty tensors have no bytes, and a result all the same.
-    for (std::size_t r = 0; tensors.empty() && each == 0 && r < heads.size(); ++r) keep(part(r));
   }
-  finish(call, ops, tensors);
+  if (receives(call)) finish(call, tensors);
   return true;
 }
 
@@ -174,55 +175,29 @@ bool TensorGroup::packed(const Call& call, const TensorOps& ops) {
     group_->broadcast(sent.get(), received.get(), each, call.root, text_of(call));
     device_.download(bytes_at(received.get(), 0, each), bytes.data());
     keep(static_cast<std::size_t>(call.root), 0);
-  } else if (const cuda::Device::Buffer all = gathered(call, sent.get(), each, each)) {
+  } else if (const cuda::Device::Buffer all = gathered(call, sent.get(), each, each);
+             receives(call)) {
     bytes.resize(static_cast<std::size_t>(each * size));
     device_.download(bytes_at(all.get(), 0, each * size), bytes.data());
     for (std::size_t r = 0; r < heads.size(); ++r) keep(r, r * static_cast<std::size_t>(each));
   }
-  finish(call, ops, tensors);
+  if (receives(call)) finish(call, tensors);
   return true;
 }
 
-/// @param tensors  [rank]; of a broadcast the root's alone; none on a rank without a result
-void TensorGroup::finish(const Call& call, const TensorOps& ops, const Tensors& tensors) const {
-  std::vector<const void*> in;
-  for (const auto& t : tensors) in.push_back(t.get());
-  void* const out = call.out.tensor;
-  switch (call.op) {
-    case CollectiveOp::all_reduce:
-      return ops.reduce(call.reduction, in, out);
-    case CollectiveOp::all_gather:
-      return ops.concat(in, call.dim, out);
-    case CollectiveOp::gather:
-      if (rank == call.root) ops.concat(in, call.dim, out);
-      return;
-    case CollectiveOp::reduce_scatter: {
-      const Index part = ops.shape(in.front()).dim(call.dim) / size;
-      const TensorOps::Owned whole = ops.make_slice(in.front(), 0, 0, 0);
-      ops.reduce(call.reduction, in, whole.get());
-      return ops.slice(whole.get(), call.dim, rank * part, part, out);
-    }
-    case CollectiveOp::broadcast:
-      return ops.assign(in.front(), out);
-    case CollectiveOp::all_to_all:
-      return join_slices(ops, in, call.dim, out);
-    case CollectiveOp::barrier:
-    case CollectiveOp::split:
-      return;
+/// @param tensors  of each rank; of a broadcast the root's alone
+void TensorGroup::finish(const Call& call, const Tensors& tensors) const {
+  detail::Group g(name, std::vector<int>(static_cast<std::size_t>(size)));
+  const bool one = call.op == CollectiveOp::broadcast;
+  for (int r = 0; r < size; ++r) {
+    detail::Arrival& a = g.arrivals[static_cast<std::size_t>(r)];
+    a.call = call;
+    a.call.in = {call.out.ops, tensors[one ? 0 : static_cast<std::size_t>(r)].get()};
+    a.shape = call.out.ops->shape(a.call.in.tensor);
+    if (r != rank) a.call.out.tensor = nullptr;
   }
-}
-
-/// Everybody's part `rank` along `dim`, joined.
-void TensorGroup::join_slices(const TensorOps& ops, const std::vector<const void*>& in, int dim,
-                              void* out) const {
-  Tensors mine;
-  std::vector<const void*> places;
-  for (const void* p : in) {
-    const Index part = ops.shape(p).dim(dim) / size;
-    mine.push_back(ops.make_slice(p, dim, rank * part, part));
-    places.push_back(mine.back().get());
-  }
-  ops.concat(places, dim, out);
+  std::vector<const void*> scratch;
+  detail::perform(g, scratch);
 }
 
 }  // namespace tpsim::nccl

@@ -45,11 +45,11 @@ class TensorGroup final : public process::Group {
   /// The ranks' bytes on the device, of `each` bytes, one after the other; null where not wanted
   [[nodiscard]] cuda::Device::Buffer gathered(const Call& call, const void* mine, Index bytes,
                                               Index each);
-  [[nodiscard]] bool on_device(const Call& call, const Ops& ops);
+  [[nodiscard]] bool on_device(const Call& call);
   [[nodiscard]] bool packed(const Call& call, const TensorOps& ops);
-  void finish(const Call& call, const TensorOps& ops, const Tensors& tensors) const;
-  void join_slices(const TensorOps& ops, const std::vector<const void*>& in, int dim,
-                   void* out) const;
+  /// Has this rank a result?
+  [[nodiscard]] bool receives(const Call& call) const;
+  void finish(const Call& call, const Tensors& tensors) const;
 
   // By NCCL's own collectives. False: not this one, all ranks agree on that.
   [[nodiscard]] bool natively(const Call& call, const Ops& ops);

@@ -215,14 +215,12 @@ std::vector<Bytes> World::bring(std::span<const std::byte> mine) {
   std::vector<Bytes> all(static_cast<std::size_t>(size));
   all[0].assign(mine.begin(), mine.end());
   for (int r = 1; r < size; ++r) tell(r, FromRoot::ready, {});
-  for (int r = 1; r < size; ++r) {
-    std::optional<Wire::Found> found;
-    for (Pause pause; !(found = wire_->receive(r, Channel::data)); pause()) {
+  const double limit = wire_->time_limit_s();
+  for (int r = 1; r < size; ++r)
+    all[static_cast<std::size_t>(r)] = wire_->wait_for(r, Channel::data, [&](const Pause& pause) {
       look_for_trouble();
-      if (pause.is_longer_than(wire_->time_limit_s())) refuse_to_wait(r, wire_->time_limit_s());
-    }
-    all[static_cast<std::size_t>(r)] = std::move(found->bytes);
-  }
+      if (pause.is_longer_than(limit)) refuse_to_wait(r, limit);
+    });
   return all;
 }
 
@@ -236,9 +234,7 @@ Bytes World::share(Bytes of_rank_0) {
     return of_rank_0;
   }
   (void)from_root();
-  std::optional<Wire::Found> found;
-  for (Pause pause; !(found = wire_->receive(0, Channel::data));) pause();
-  return std::move(found->bytes);
+  return wire_->wait_for(0, Channel::data);
 }
 
 int World::finish(int status, const std::string& trouble) {
@@ -261,8 +257,7 @@ int World::finish(int status, const std::string& trouble) {
       wire_->send(0, Channel::trouble, std::as_bytes(std::span(trouble.data(), trouble.size())));
     while (!stopped_) try {
         // Something that this process has no more use for; rank 0 waits until its bytes are taken.
-        if (from_root().kind == FromRoot::data)
-          for (Pause pause; !wire_->receive(0, Channel::data);) pause();
+        if (from_root().kind == FromRoot::data) (void)wire_->wait_for(0, Channel::data);
       } catch (const ProcessStopped&) {
       }
   } catch (const RemoteError& e) {
@@ -288,12 +283,9 @@ void World::refuse_to_wait(int who, double time_limit_s) {
 /// @throws RemoteError after the time limit, of which 0 is none
 World::Message World::from_root(double time_limit_s) {
   if (stopped_) throw ProcessStopped{*stopped_};
-  std::optional<Wire::Found> found;
-  for (Pause pause; !(found = wire_->receive(0, Channel::from_root));) {
+  Bytes bytes = wire_->wait_for(0, Channel::from_root, [&](const Pause& pause) {
     if (pause.is_longer_than(time_limit_s)) refuse_to_wait(0, time_limit_s);
-    pause();
-  }
-  Bytes bytes = std::move(found->bytes);
+  });
   const auto kind = static_cast<FromRoot>(bytes.at(0));
   bytes.erase(bytes.begin());
   if (kind == FromRoot::stop) {

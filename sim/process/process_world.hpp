@@ -10,7 +10,6 @@
 
 #include <tpsim/comm/detail/call_board.hpp>
 
-#include "sim/process/pause.hpp"
 #include "sim/process/wire.hpp"
 
 namespace tpsim::process {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <exception>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -10,6 +11,8 @@
 
 #include <tpsim/comm/detail/group.hpp>
 #include <tpsim/core/bytes.hpp>
+
+#include "sim/process/pause.hpp"
 
 namespace tpsim::process {
 
@@ -62,6 +65,15 @@ class Wire {
   /// The next message of `from` (-1: of anybody), or nothing. @throws RemoteError where that
   /// process is gone and nothing of it is left
   [[nodiscard]] virtual std::optional<Found> receive(int from, Channel channel) = 0;
+  /// The same, when it is there. @param meanwhile  called until then, with the pause so far
+  [[nodiscard]] Bytes wait_for(
+      int from, Channel channel,
+      const std::function<void(const Pause&)>& meanwhile = [](const Pause&) {}) {
+    for (Pause pause;; pause()) {
+      if (std::optional<Found> found = receive(from, channel)) return std::move(found->bytes);
+      meanwhile(pause);
+    }
+  }
   /// All processes.
   [[nodiscard]] virtual std::unique_ptr<Group> all() = 0;
   /// How long ranks wait for one that calls nothing, in seconds; 0: as long as it takes.
