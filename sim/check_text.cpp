@@ -17,10 +17,6 @@
 namespace tpsim::cli {
 namespace {
 
-std::string line(const std::string& head, const std::string& text) {
-  return head + wrapped(text, width_of(head), width_of(head)) + "\n";
-}
-
 // "1, 2, 4"
 std::string list_of(const std::vector<int>& tps) { return fmt::format("{}", fmt::join(tps, ", ")); }
 

@@ -25,16 +25,18 @@ constexpr std::array<Launcher, 4> launchers{{
     {"RANK", "WORLD_SIZE", "LOCAL_RANK"},
 }};
 constexpr int most_processes = 4096;
-constexpr const char* how = "tpsim-nccl-run -n 4 tpsim --comm nccl ... sets what is needed";
+constexpr const char* how_to_launch =
+    "tpsim-nccl-run -n 4 tpsim --comm nccl ... sets what is needed";
 
-std::optional<int> number(const char* name, int least, int most) {
+std::optional<int> variable(const char* name, int least, int most) {
   const char* const text = std::getenv(name);
   if (text == nullptr || *text == '\0') return std::nullopt;
   char* end = nullptr;
   const long value = std::strtol(text, &end, 10);
   if (*end == '\0' && value >= least && value <= most) return static_cast<int>(value);
   throw UsageError(
-      fmt::format("{} is '{}', wanted a whole number from {} to {}", name, text, least, most), how);
+      fmt::format("{} is '{}', wanted a whole number from {} to {}", name, text, least, most),
+      how_to_launch);
 }
 
 }  // namespace
@@ -42,15 +44,15 @@ std::optional<int> number(const char* name, int least, int most) {
 Launched read_launched() {
   Launched out;
   for (const Launcher& l : launchers) {
-    const std::optional<int> size = number(l.size, 1, most_processes);
-    const std::optional<int> rank = number(l.rank, 0, (size ? *size : most_processes) - 1);
+    const std::optional<int> size = variable(l.size, 1, most_processes);
+    const std::optional<int> rank = variable(l.rank, 0, (size ? *size : most_processes) - 1);
     if (!size && !rank) continue;
     if (!size || !rank)
       throw UsageError(
           fmt::format("{} is set and {} is not", size ? l.size : l.rank, size ? l.rank : l.size),
-          how);
+          how_to_launch);
     out.meeting.rank = *rank, out.meeting.size = *size;
-    out.local_rank = number(l.local_rank, 0, most_processes - 1).value_or(*rank);
+    out.local_rank = variable(l.local_rank, 0, most_processes - 1).value_or(*rank);
     break;
   }
   if (const char* limit = std::getenv("TPSIM_NCCL_TIME_LIMIT");
@@ -61,7 +63,7 @@ Launched read_launched() {
       throw UsageError(
           fmt::format("TPSIM_NCCL_TIME_LIMIT is '{}', wanted seconds, above 0 and up to 86400",
                       limit),
-          how);
+          how_to_launch);
     out.meeting.time_limit_s = seconds;
   }
   if (const char* file = std::getenv("TPSIM_NCCL_FILE"); file != nullptr) out.meeting.file = file;
@@ -74,7 +76,7 @@ Launched read_launched() {
 
 int launched_local_rank() {
   for (const Launcher& l : launchers)
-    if (const auto rank = number(l.local_rank, 0, most_processes - 1)) return *rank;
+    if (const auto rank = variable(l.local_rank, 0, most_processes - 1)) return *rank;
   return 0;
 }
 

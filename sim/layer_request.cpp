@@ -21,7 +21,6 @@
 namespace tpsim::cli {
 namespace {
 
-constexpr Index largest_size = Index{1} << 24;      // of one dimension
 constexpr Index largest_elements = Index{1} << 36;  // of one weight
 
 class Sizes {

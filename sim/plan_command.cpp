@@ -15,7 +15,7 @@ namespace {
 
 constexpr int default_most = 64;
 constexpr int most_ep = 512;
-constexpr Index most_ranks = 32768;
+constexpr Index most_planned_ranks = 32768;
 constexpr Index most_tokens = Index{1} << 24, most_figure = 1'000'000;
 constexpr std::array<Engine, 4> engines{Engine::nano_vllm, Engine::vllm, Engine::megatron,
                                         Engine::transformers};
@@ -122,9 +122,9 @@ PlanResult plan(const PlanRequest& request) {
     result.model.notes.emplace_back(
         "desc_act: the scales of row-parallel weights are whole on every rank; not counted here");
   for (const int tp : request.tp)
-    if (const Index ranks = ranks_of(engine, tp, request.ep); ranks > most_ranks)
+    if (const Index ranks = ranks_of(engine, tp, request.ep); ranks > most_planned_ranks)
       throw UsageError(fmt::format("tp {} and ep {} are {} ranks", tp, request.ep, ranks),
-                       fmt::format("at most {} are planned", most_ranks));
+                       fmt::format("at most {} are planned", most_planned_ranks));
   for (const int tp : request.tp) result.runs.push_back(plan_one(request, m, engine, tp));
   return result;
 }

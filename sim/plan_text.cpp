@@ -28,10 +28,6 @@ std::string ranges(const std::vector<int>& numbers) {
   return out;
 }
 
-std::string line(const std::string& head, const std::string& text) {
-  return head + wrapped(text, width_of(head), width_of(head)) + "\n";
-}
-
 std::string sizes_text(const ModelShape& m) {
   std::string out = fmt::format(
       "hidden {}, intermediate {}, layers {}, heads {}, kv heads {}, head dim {}, vocab {}{}",

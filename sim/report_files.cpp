@@ -13,29 +13,10 @@
 #include <tpsim/version.hpp>
 
 #include "sim/report.hpp"
+#include "sim/text.hpp"
 
 namespace tpsim::cli {
 namespace {
-
-// Text inside XML and HTML. Control characters are not legal in XML 1.0 at all.
-std::string escaped(const std::string& text) {
-  std::string out;
-  for (const char c : text) {
-    if (c == '&')
-      out += "&amp;";
-    else if (c == '<')
-      out += "&lt;";
-    else if (c == '>')
-      out += "&gt;";
-    else if (c == '"')
-      out += "&quot;";
-    else if (static_cast<unsigned char>(c) >= 0x20 || c == '\n' || c == '\t')
-      out += c;
-    else
-      out += ' ';
-  }
-  return out;
-}
 
 std::string findings_text(const CheckResult& c) {
   std::string out;

@@ -145,6 +145,8 @@ struct Request {
   Output output;
 };
 
+inline constexpr Index largest_size = Index{1} << 24;  ///< of one dimension
+
 /// Reads a whole decimal number in [least, most]. @throws UsageError naming --option
 [[nodiscard]] Index number(const std::string& option, const std::string& text, Index least,
                            Index most);

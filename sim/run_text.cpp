@@ -13,10 +13,6 @@
 namespace tpsim::cli {
 namespace {
 
-std::string line(const std::string& head, const std::string& text) {
-  return head + wrapped(text, width_of(head), width_of(head)) + "\n";
-}
-
 std::string ids_text(const std::vector<Index>& ids, bool all) {
   constexpr std::size_t shown = 16;
   const std::size_t n = all ? ids.size() : std::min(ids.size(), shown);
@@ -108,16 +104,6 @@ std::string logits_text(const RunRequest& request, const RunResult& r) {
   out += l.largest_ratio ? fmt::format(", {:.2g} of the bound", *l.largest_ratio)
                          : std::string("; bounds through all layers are for f64 alone");
   return line("", out);
-}
-
-std::string escaped(const std::string& text) {
-  std::string out;
-  for (const char c : text)
-    out += c == '&'   ? "&amp;"
-           : c == '<' ? "&lt;"
-           : c == '>' ? "&gt;"
-                      : std::string(1, static_cast<unsigned char>(c) < 0x20 && c != '\n' ? ' ' : c);
-  return out;
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Layers as the verifier takes them. subjects*.cpp are the one place that instantiates every layer
+// Layers as the verifier takes them. subjects.cpp is the one place that instantiates every layer
 // on every backend: what includes this header links with it instead.
 #pragma once
 

@@ -20,7 +20,6 @@
 namespace tpsim::cli {
 namespace {
 
-constexpr Index largest_size = Index{1} << 24;
 constexpr Index largest_shard = Index{1} << 53;
 
 // "5GB", "500 MB" and "2GiB" as bytes; GB are 10^9 bytes, as in transformers.

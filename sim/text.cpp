@@ -61,6 +61,29 @@ std::string wrapped(const std::string& text, std::size_t first, std::size_t inde
   return out;
 }
 
+std::string line(const std::string& head, const std::string& text) {
+  return head + wrapped(text, width_of(head), width_of(head)) + "\n";
+}
+
+std::string escaped(const std::string& text) {
+  std::string out;
+  for (const char c : text) {
+    if (c == '&')
+      out += "&amp;";
+    else if (c == '<')
+      out += "&lt;";
+    else if (c == '>')
+      out += "&gt;";
+    else if (c == '"')
+      out += "&quot;";
+    else if (static_cast<unsigned char>(c) >= 0x20 || c == '\n' || c == '\t')
+      out += c;
+    else
+      out += ' ';
+  }
+  return out;
+}
+
 std::string binary_size(double bytes) {
   const char* const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
   int unit = 0;

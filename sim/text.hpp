@@ -21,6 +21,13 @@ namespace tpsim::cli {
 /// starts in column `first`.
 [[nodiscard]] std::string wrapped(const std::string& text, std::size_t first, std::size_t indent);
 
+/// `head` and `text` as a paragraph: later lines begin below the text's first, and it ends with a
+/// newline.
+[[nodiscard]] std::string line(const std::string& head, const std::string& text);
+
+/// Text inside XML and HTML. Control characters, not legal in XML 1.0 at all, become blanks.
+[[nodiscard]] std::string escaped(const std::string& text);
+
 /// "512 B", "1.5 KiB", up to TiB.
 [[nodiscard]] std::string binary_size(double bytes);
 

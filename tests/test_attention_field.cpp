@@ -11,7 +11,7 @@
 #include <tests/support/catch.hpp>
 #include <tests/support/decoder_field.hpp>
 
-namespace tpsim {
+namespace tpsim::attention_field_tests {
 namespace {
 
 using gf61::Element, gf61::p;
@@ -366,4 +366,4 @@ TEST_CASE("attention: does not depend on the number of threads") {
 #endif
 
 }  // namespace
-}  // namespace tpsim
+}  // namespace tpsim::attention_field_tests

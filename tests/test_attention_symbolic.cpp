@@ -8,6 +8,8 @@
 #include <tests/support/attention_heads.hpp>
 #include <tests/support/catch.hpp>
 
+namespace attention_symbolic_tests {
+
 using namespace tpsim;
 using namespace tpsim::test;
 
@@ -283,3 +285,5 @@ TEST_CASE("attention: sizes that do not fit are refused") {
   CHECK_THROWS_AS(b.rope(x, {0}, 4, {.rotary_dim = 4}), LayoutError);
   CHECK_THROWS_AS(b.rope(x, {0, 1}, 3, {.rotary_dim = 2}), LayoutError);
 }
+
+}  // namespace attention_symbolic_tests

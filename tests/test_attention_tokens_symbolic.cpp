@@ -5,6 +5,8 @@
 #include <tests/support/attention_heads.hpp>
 #include <tests/support/catch.hpp>
 
+namespace attention_tokens_symbolic_tests {
+
 using namespace tpsim;
 using namespace tpsim::test;
 
@@ -120,3 +122,5 @@ TEST_CASE("attention: two sequences of a batch keep their own positions and cach
       messages(context),
       "state: row 2 of the cache is token 2, after token 1; in its sequence it comes first"));
 }
+
+}  // namespace attention_tokens_symbolic_tests

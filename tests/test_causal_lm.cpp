@@ -15,6 +15,8 @@
 #include <tpsim/verify/plan_subject.hpp>
 #include <tpsim/verify/run_ranks.hpp>
 
+namespace causal_lm_tests {
+
 using namespace tpsim;
 
 namespace {
@@ -246,3 +248,5 @@ TEST_CASE("causal lm: a cache that holds other tokens than the step goes on from
     CHECK(missing(forward({1, 2, 3}, Batch({{0, 2, 2}})), {"other tokens", "3 ids for 2"}) == "");
   });
 }
+
+}  // namespace causal_lm_tests

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: MIT
 // `tpsim check` as a user runs it: whole models, lists of tp, faults, and bad input.
-#ifdef TPSIM_PROGRAM
-
 #include <algorithm>
 
 #include <nlohmann/json.hpp>
@@ -9,7 +7,7 @@
 #include <tests/support/catch.hpp>
 #include <tests/support/run_command.hpp>
 
-namespace tpsim::test {
+namespace tpsim::test::check_command_tests {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -305,6 +303,4 @@ TEST_CASE("check: what cannot be asked is refused with what can", "[command]") {
   }
 }
 
-}  // namespace tpsim::test
-
-#endif
+}  // namespace tpsim::test::check_command_tests

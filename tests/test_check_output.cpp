@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: MIT
 // What `tpsim check` paints and annotates, and the sizes that it refuses.
-#ifdef TPSIM_PROGRAM
-
 #include <nlohmann/json.hpp>
 
 #include <tpsim/checkpoint/bound_model.hpp>
@@ -9,7 +7,7 @@
 #include <tests/support/catch.hpp>
 #include <tests/support/run_command.hpp>
 
-namespace tpsim::test {
+namespace tpsim::test::check_output_tests {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -121,6 +119,4 @@ TEST_CASE("check: GitHub annotations name the stages that failed", "[command]") 
   CHECK_FALSE(has(run_line("check llama-3-8b --tp 2 --reading static", actions).out, "::error"));
 }
 
-}  // namespace tpsim::test
-
-#endif
+}  // namespace tpsim::test::check_output_tests

@@ -9,7 +9,7 @@
 #include <tests/support/catch.hpp>
 #include <tests/support/test_files.hpp>
 
-namespace tpsim::test {
+namespace tpsim::test::checkpoint_tests {
 namespace {
 
 struct Matrix {
@@ -197,4 +197,4 @@ TEST_CASE("safetensors: scalars and empty tensors and metadata and trailing spac
 }
 
 }  // namespace
-}  // namespace tpsim::test
+}  // namespace tpsim::test::checkpoint_tests

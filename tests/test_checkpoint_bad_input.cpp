@@ -8,7 +8,7 @@
 #include <tests/support/catch.hpp>
 #include <tests/support/test_files.hpp>
 
-namespace tpsim::test {
+namespace tpsim::test::checkpoint_bad_input_tests {
 namespace {
 
 long peak_kib() {
@@ -220,4 +220,4 @@ TEST_CASE("checkpoint: a directory that cannot be a checkpoint is refused") {
 }
 
 }  // namespace
-}  // namespace tpsim::test
+}  // namespace tpsim::test::checkpoint_bad_input_tests

@@ -6,7 +6,7 @@
 #include <tests/support/catch.hpp>
 #include <tests/support/test_files.hpp>
 
-namespace tpsim::test {
+namespace tpsim::test::checkpoint_modules_tests {
 namespace {
 
 std::string moe_config(const std::string& type, const std::string& more) {
@@ -143,4 +143,4 @@ TEST_CASE("modules: a tensor that holds q, k and v is no single linear layer") {
 }
 
 }  // namespace
-}  // namespace tpsim::test
+}  // namespace tpsim::test::checkpoint_modules_tests

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The program's text, colours, files and exit statuses, against stored terminal sessions.
 // TPSIM_UPDATE_GOLDEN=1 in the environment of this test writes the sessions anew.
-#ifdef TPSIM_PROGRAM
-
 #include <algorithm>
 #include <cstdlib>
 #include <regex>
@@ -10,7 +8,7 @@
 #include <tests/support/catch.hpp>
 #include <tests/support/run_command.hpp>
 
-namespace tpsim::test {
+namespace tpsim::test::command_tests {
 namespace {
 
 // Times, versions, source lines and float figures differ between machines and versions.
@@ -231,6 +229,4 @@ TEST_CASE("command: GitHub's page of a run gets a row for each layer of each ste
   CHECK(none.err == "note: cannot add to the step's summary, /nowhere/x\n");
 }
 
-}  // namespace tpsim::test
-
-#endif  // TPSIM_PROGRAM
+}  // namespace tpsim::test::command_tests

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Bad input to the program: one clear message on stderr, exit status 2, quickly and in little
 // memory.
-#ifdef TPSIM_PROGRAM
-
 #include <algorithm>
 
 #include <tpsim/backend/nccl/nccl_group.hpp>
@@ -12,7 +10,7 @@
 #include <tests/support/catch.hpp>
 #include <tests/support/run_command.hpp>
 
-namespace tpsim::test {
+namespace tpsim::test::command_bad_input_tests {
 namespace {
 
 struct Refused {
@@ -207,6 +205,4 @@ TEST_CASE("command: output that cannot be written is refused before any work", "
   CHECK(std::filesystem::is_empty(folder.path()));
 }
 
-}  // namespace tpsim::test
-
-#endif  // TPSIM_PROGRAM
+}  // namespace tpsim::test::command_bad_input_tests

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: MIT
 // The command on norm, attention and decoder: their options, their models, their smallest cases.
-#ifdef TPSIM_PROGRAM
-
 #include <nlohmann/json.hpp>
 
 #include <sim/request.hpp>
@@ -10,7 +8,7 @@
 #include <tpsim/verify/replay.hpp>
 #include <tpsim/verify/shrink.hpp>
 
-namespace tpsim::test {
+namespace tpsim::test::command_decoder_tests {
 namespace {
 
 using DecoderJson = nlohmann::ordered_json;
@@ -368,6 +366,4 @@ TEST_CASE("command decoder: equal collectives of several steps are one line", "[
   CHECK(has(steps.out, "\n2 times all_reduce [1, 8] "));
 }
 
-}  // namespace tpsim::test
-
-#endif  // TPSIM_PROGRAM
+}  // namespace tpsim::test::command_decoder_tests

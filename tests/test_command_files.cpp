@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: MIT
 // The report files: JUnit is well-formed XML, HTML needs nothing else, both appear whole or not.
-#ifdef TPSIM_PROGRAM
-
 #include <cctype>
 
 #include <sim/report.hpp>
 #include <tests/support/catch.hpp>
 #include <tests/support/run_command.hpp>
 
-namespace tpsim::test {
+namespace tpsim::test::command_files_tests {
 namespace {
 
 // What is wrong with the XML of `text`: elements that do not nest, stray markup, unknown entities.
@@ -137,6 +135,4 @@ TEST_CASE("command files: hostile text is escaped", "[command]") {
                         "order: 50% &#60;lost&#62; &#38; \"gone\"  next  line, a:b |\n"));
 }
 
-}  // namespace tpsim::test
-
-#endif  // TPSIM_PROGRAM
+}  // namespace tpsim::test::command_files_tests

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: MIT
 // The program's JSON: every documented field with its type and order, and nothing else on stdout.
-#ifdef TPSIM_PROGRAM
-
 #include <nlohmann/json.hpp>
 
 #include <tests/support/catch.hpp>
 #include <tests/support/run_command.hpp>
 
-namespace tpsim::test {
+namespace tpsim::test::command_json_tests {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -237,6 +235,4 @@ TEST_CASE("command json: an error is one object too", "[command]") {
     CHECK(only_object(line)["result"] == "pass");
 }
 
-}  // namespace tpsim::test
-
-#endif  // TPSIM_PROGRAM
+}  // namespace tpsim::test::command_json_tests

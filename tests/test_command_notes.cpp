@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: MIT
 // What the program says besides its checks: what was skipped or changed, the cause, the progress.
-#ifdef TPSIM_PROGRAM
-
 #include <cstdio>
 #include <functional>
 
@@ -14,7 +12,7 @@
 #include <tpsim/verify/fault_list.hpp>
 #include <tpsim/verify/fault_spec.hpp>
 
-namespace tpsim::test {
+namespace tpsim::test::command_notes_tests {
 namespace {
 
 std::string last_line(const std::string& text) {
@@ -234,6 +232,4 @@ TEST_CASE("command notes: progress is written after a while and erased", "[comma
   CHECK(progress_of(false, 250) == "");
 }
 
-}  // namespace tpsim::test
-
-#endif  // TPSIM_PROGRAM
+}  // namespace tpsim::test::command_notes_tests

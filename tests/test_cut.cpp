@@ -7,6 +7,8 @@
 #include <tests/support/random_layout.hpp>
 #include <tpsim/layout/cut.hpp>
 
+namespace cut_tests {
+
 using namespace tpsim;
 using test::list;
 
@@ -213,3 +215,5 @@ TEST_CASE("cut: an error in the text points at the column") {
   CHECK(Cut::parse(" kv * g  even ").axes == std::vector<std::string>{"kv", "g"});
   CHECK(Cut::parse("V padded(64)") == Cut::parse("V padded(64) zero"));
 }
+
+}  // namespace cut_tests

@@ -8,6 +8,7 @@
 #include <tests/support/catch.hpp>
 #include <tests/support/decoder_truth.hpp>
 
+namespace decoder_bounds_eigen_tests {
 namespace {
 
 using namespace tpsim;
@@ -195,3 +196,5 @@ TEST_CASE("decoder bounds: nothing is known of a root whose sum of squares may b
 }
 
 }  // namespace
+
+}  // namespace decoder_bounds_eigen_tests

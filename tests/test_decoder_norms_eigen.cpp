@@ -3,6 +3,7 @@
 #include <tests/support/catch.hpp>
 #include <tests/support/decoder_truth.hpp>
 
+namespace decoder_norms_eigen_tests {
 namespace {
 
 using namespace tpsim;
@@ -120,3 +121,5 @@ TEST_CASE("norms: the weight multiplies what was rounded, as in LlamaRMSNorm") {
 }
 
 }  // namespace
+
+}  // namespace decoder_norms_eigen_tests

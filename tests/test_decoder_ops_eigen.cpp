@@ -4,6 +4,7 @@
 #include <tests/support/catch.hpp>
 #include <tests/support/decoder_truth.hpp>
 
+namespace decoder_ops_eigen_tests {
 namespace {
 
 using namespace tpsim;
@@ -297,3 +298,5 @@ TEST_CASE("decoder operations: what does not fit is refused with everything that
 }
 
 }  // namespace
+
+}  // namespace decoder_ops_eigen_tests

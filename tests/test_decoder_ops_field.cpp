@@ -10,7 +10,7 @@
 #include <tests/support/catch.hpp>
 #include <tests/support/decoder_field.hpp>
 
-namespace tpsim {
+namespace tpsim::decoder_ops_field_tests {
 namespace {
 
 using gf61::Element, gf61::p;
@@ -357,4 +357,4 @@ TEST_CASE("weakening: functions keyed by rank differ between replicas") {
 }
 
 }  // namespace
-}  // namespace tpsim
+}  // namespace tpsim::decoder_ops_field_tests

@@ -7,6 +7,8 @@
 #include <tests/support/catch.hpp>
 #include <tests/support/symbolic_fixture.hpp>
 
+namespace decoder_ops_symbolic_tests {
+
 using namespace tpsim;
 using namespace tpsim::test;
 
@@ -389,3 +391,5 @@ TEST_CASE("norms carry their degrees: an oracle of the statistics, and one facto
   CHECK(context.soundness(ids, rows_of_x) == SoundnessFigures{2 * (rows_of_x + 1), 4, 4});
   CHECK(context.cost(-1).oracle_calls == rows_of_x);
 }
+
+}  // namespace decoder_ops_symbolic_tests

@@ -8,6 +8,7 @@
 #include <tests/support/catch.hpp>
 #include <tests/support/eigen_fixture.hpp>
 
+namespace eigen_backend_tests {
 namespace {
 
 using namespace tpsim;
@@ -193,3 +194,5 @@ TEST_CASE("eigen backend: wrong requests are refused") {
 }
 
 }  // namespace
+
+}  // namespace eigen_backend_tests

@@ -7,6 +7,7 @@
 #include <tpsim/comm/fixed_rank.hpp>
 #include <tpsim/layers/mlp.hpp>
 
+namespace eigen_bounds_tests {
 namespace {
 
 using namespace tpsim;
@@ -128,3 +129,5 @@ TEST_CASE("eigen backend: the sharded MLP is within both bounds of its reference
 }
 
 }  // namespace
+
+}  // namespace eigen_bounds_tests

@@ -7,6 +7,7 @@
 #include <tests/support/catch.hpp>
 #include <tests/support/eigen_fixture.hpp>
 
+namespace eigen_isas_tests {
 namespace {
 
 using namespace tpsim;
@@ -113,3 +114,5 @@ TEST_CASE("instruction sets: generated rows are the same on all that the CPU has
 }
 
 }  // namespace
+
+}  // namespace eigen_isas_tests

@@ -8,6 +8,7 @@
 #include <tests/support/catch.hpp>
 #include <tests/support/kill_matrix.hpp>
 
+namespace fault_catalogue_tests {
 namespace {
 
 using namespace tpsim;
@@ -173,3 +174,5 @@ TEST_CASE("two faults: a wrong loader does not hide wrong calls, nor does anythi
   CHECK(pairs > 100);
   CHECK(calls > 100);
 }
+
+}  // namespace fault_catalogue_tests

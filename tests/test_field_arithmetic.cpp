@@ -8,7 +8,7 @@
 #include <tpsim/backend/field/soundness.hpp>
 #include <tpsim/layers/mlp.hpp>
 
-namespace tpsim {
+namespace tpsim::field_arithmetic_tests {
 namespace {
 
 using gf61::Element, gf61::p, gf61::Wide;
@@ -206,4 +206,4 @@ TEST_CASE("soundness: seeds are added until the bound is low enough and never in
 }
 
 }  // namespace
-}  // namespace tpsim
+}  // namespace tpsim::field_arithmetic_tests

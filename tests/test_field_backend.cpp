@@ -9,7 +9,7 @@
 #include <tests/support/catch.hpp>
 #include <tpsim/backend/field/field_backend.hpp>
 
-namespace tpsim {
+namespace tpsim::field_backend_tests {
 namespace {
 
 using gf61::Element, gf61::p, gf61::Wide;
@@ -212,4 +212,4 @@ TEST_CASE("field: the product does not depend on the number of threads") {
 }
 #endif
 }  // namespace
-}  // namespace tpsim
+}  // namespace tpsim::field_backend_tests

@@ -6,6 +6,8 @@
 
 #include <tests/support/verify_fixture.hpp>
 
+namespace forward_faults_tests {
+
 using namespace tpsim;
 using namespace tpsim::testing;
 
@@ -179,3 +181,5 @@ TEST_CASE("forward faults: a bf16 sum is right where bf16 is the declared type")
     CHECK(report.passed() == (dtype == DType::bf16));
   }
 }
+
+}  // namespace forward_faults_tests

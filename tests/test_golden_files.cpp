@@ -9,7 +9,7 @@
 
 #include <tests/support/golden_model.hpp>
 
-namespace tpsim::test {
+namespace tpsim::test::golden_files_tests {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -187,4 +187,4 @@ TEST_CASE("golden files: a rank keeps its shard alone and in the type of the mod
   CHECK(elements == std::vector<Index>(4, 2 * layer + rows * hidden + hidden));
 }
 
-}  // namespace tpsim::test
+}  // namespace tpsim::test::golden_files_tests

@@ -2,7 +2,7 @@
 // Whole decoders on the weights that transformers wrote, against the logits that it computed.
 #include <tests/support/golden_model.hpp>
 
-namespace tpsim::test {
+namespace tpsim::test::golden_logits_tests {
 namespace {
 
 /// The reference computes with the same operations in f64 and orders of its own: sums of at most
@@ -273,4 +273,4 @@ TEST_CASE("golden logits: two prompts of different lengths in one batch give the
   }
 }
 
-}  // namespace tpsim::test
+}  // namespace tpsim::test::golden_logits_tests

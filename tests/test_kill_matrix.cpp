@@ -10,6 +10,7 @@
 
 #include <tpsim/verify/replay.hpp>
 
+namespace kill_matrix_tests {
 namespace {
 
 using namespace tpsim;
@@ -196,3 +197,5 @@ TEST_CASE("faults of a request: each is refused with its rule before anything is
   thirds.disk = "q:kv*d + k:kv*d + v:kv*d";
   CHECK_THROWS_AS(make_subject(thirds), LayoutError);
 }
+
+}  // namespace kill_matrix_tests

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: MIT
 // Which rank a process is, from the variables of whoever started it.
-#ifdef TPSIM_PROGRAM
-
 #include <cstdlib>
 
 #include <sim/launched.hpp>
@@ -9,7 +7,7 @@
 
 #include <tests/support/catch.hpp>
 
-namespace tpsim::test {
+namespace tpsim::test::launched_tests {
 namespace {
 
 using Variables = std::vector<std::pair<const char*, const char*>>;
@@ -121,5 +119,4 @@ TEST_CASE("launched: what is missing or no number is named") {
               "', wanted seconds, above 0 and up to 86400");
 }
 
-}  // namespace tpsim::test
-#endif  // TPSIM_PROGRAM
+}  // namespace tpsim::test::launched_tests

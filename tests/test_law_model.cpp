@@ -5,6 +5,8 @@
 #include <properties/catch.hpp>
 #include <sim/subjects.hpp>
 
+namespace law_model_tests {
+
 using namespace tpsim;
 namespace laws = tpsim::properties;
 
@@ -29,3 +31,5 @@ TEST_CASE("laws: all hold on attention") {
 TEST_CASE("laws: all hold on a decoder layer") {
   CHECK(laws::run_all_laws({.layer = "decoder"}) == std::vector<std::string>{"disk-order"});
 }
+
+}  // namespace law_model_tests

@@ -7,6 +7,8 @@
 #include <tests/support/group_mix.hpp>
 #include <tests/support/square_mlp.hpp>
 
+namespace law_modules_tests {
+
 using namespace tpsim;
 using namespace stranger;
 namespace laws = tpsim::properties;
@@ -93,3 +95,5 @@ TEST_CASE("laws on modules: shapes that no tp can cut break every law") {
   CHECK(!none.passed);
   CHECK(none.because.find("the plan cannot be used") == 0);
 }
+
+}  // namespace law_modules_tests

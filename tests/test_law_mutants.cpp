@@ -7,6 +7,8 @@
 
 #include <tests/support/law_mutants.hpp>
 
+namespace law_mutants_tests {
+
 using namespace tpsim;
 using namespace tpsim::test;
 
@@ -252,3 +254,5 @@ TEST_CASE("properties: an exception breaks the law and giving up is no success")
 TEST_CASE("properties: a failing property fails its test", "[!shouldfail]") {
   laws::property(laws::law("exact"), faulty("row", "missing-all-reduce"), fixed_settings());
 }
+
+}  // namespace law_mutants_tests

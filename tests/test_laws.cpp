@@ -7,6 +7,8 @@
 
 #include <tpsim/comm/fixed_rank.hpp>
 
+namespace laws_tests {
+
 using namespace tpsim;
 namespace laws = tpsim::properties;
 
@@ -221,3 +223,5 @@ TEST_CASE("generators: illegal layers break one rule or several") {
     CHECK(several <= 90);
   }
 }
+
+}  // namespace laws_tests

@@ -6,6 +6,8 @@
 #include <tests/support/catch.hpp>
 #include <tests/support/random_layout.hpp>
 
+namespace layout_tests {
+
 using namespace tpsim;
 using test::list;
 
@@ -167,3 +169,5 @@ TEST_CASE("layout: wide tensors stay compact") {
   CHECK(bind_layout(LayoutExpr::parse("V*d"), {{"V", 1 << 30}, {"d", 1 << 17}}).parts().size() ==
         1);
 }
+
+}  // namespace layout_tests

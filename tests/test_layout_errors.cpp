@@ -6,6 +6,8 @@
 #include <tpsim/layout/expression.hpp>
 #include <tpsim/layout/row_identity.hpp>
 
+namespace layout_errors_tests {
+
 using namespace tpsim;
 
 namespace {
@@ -139,3 +141,5 @@ TEST_CASE("layout: row identity keeps an order that no expression has") {
   CHECK((rows[0].begin == 0 && rows[0].src_begin == 2 && rows[0].length == 2));
   CHECK((rows[1].begin == 2 && rows[1].src_begin == 0 && rows[1].length == 2));
 }
+
+}  // namespace layout_errors_tests

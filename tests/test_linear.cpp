@@ -12,6 +12,7 @@
 #include <tpsim/layout/expression.hpp>
 #include <tpsim/layout/memory_values.hpp>
 
+namespace linear_tests {
 namespace {
 
 using namespace tpsim;
@@ -258,3 +259,5 @@ TEST_CASE("groups: a layer in a sub-group takes its rank from the group and not 
   }
   CHECK(world.trace().size() == 3);  // the split and one all_reduce in each group
 }
+
+}  // namespace linear_tests

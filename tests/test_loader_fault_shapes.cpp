@@ -6,6 +6,8 @@
 
 #include <tests/support/loader_shapes.hpp>
 
+namespace loader_fault_shapes_tests {
+
 using namespace tpsim;
 using namespace tpsim::testing;
 
@@ -81,3 +83,5 @@ TEST_CASE("loader faults: sizes that show a fault are legal and show it") {
     CHECK(!verify(*make_faulty_subject(shown, fault), cheap).passed());
   }
 }
+
+}  // namespace loader_fault_shapes_tests

@@ -7,6 +7,7 @@
 
 #include <tests/support/loader_shapes.hpp>
 
+namespace loader_faults_tests {
 namespace {
 
 using namespace tpsim;
@@ -293,3 +294,5 @@ TEST_CASE("loader faults: a place that depends on the order of arrival is found 
   CHECK(make_subject(one_tensor)->tensors.size() == 1);
   CHECK(failed(verify(*make_subject(one_tensor))).empty());
 }
+
+}  // namespace loader_faults_tests

@@ -11,7 +11,7 @@
 #include <tests/support/catch.hpp>
 #include <tests/support/plan_files.hpp>
 
-namespace tpsim::test {
+namespace tpsim::test::model_plans_tests {
 namespace {
 
 const ModelTensor& tensor_of(const BoundModel& model, const std::string& name) {
@@ -324,4 +324,4 @@ TEST_CASE("model plans: the architecture that README adds binds, with the names 
 }
 
 }  // namespace
-}  // namespace tpsim::test
+}  // namespace tpsim::test::model_plans_tests

@@ -9,7 +9,7 @@
 #include <tests/support/catch.hpp>
 #include <tests/support/plan_files.hpp>
 
-namespace tpsim::test {
+namespace tpsim::test::model_plans_bad_input_tests {
 namespace {
 
 /// A llama plan with these changes (a merge patch) is refused with these phrases.
@@ -260,4 +260,4 @@ TEST_CASE("names: the head of a tied model may be there; of another shape it is 
 }
 
 }  // namespace
-}  // namespace tpsim::test
+}  // namespace tpsim::test::model_plans_bad_input_tests

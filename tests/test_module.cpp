@@ -7,6 +7,7 @@
 #include <tests/support/square_mlp.hpp>
 #include <tpsim/verify/report_text.hpp>
 
+namespace module_tests {
 namespace {
 
 using namespace tpsim;
@@ -170,3 +171,5 @@ TEST_CASE("module: the report reads as text") {
   Report empty;
   CHECK(text(empty) == ", tp 1\nnothing was compared\n");
 }
+
+}  // namespace module_tests

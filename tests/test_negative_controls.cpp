@@ -9,6 +9,8 @@
 #include <properties/laws/full.hpp>
 #include <tpsim/verify/faults/benign.hpp>
 
+namespace negative_controls_tests {
+
 using namespace tpsim;
 using namespace tpsim::testing;
 
@@ -198,3 +200,5 @@ TEST_CASE("negative controls: the variations do what they are named for") {
   CHECK(pieces[2].tensor->name == "v_proj.weight");
   CHECK(pieces[2].src_row == 6);
 }
+
+}  // namespace negative_controls_tests

@@ -11,6 +11,7 @@
 #include <tests/support/eigen_fixture.hpp>
 #include <tests/support/verify_fixture.hpp>
 
+namespace numeric_modes_tests {
 namespace {
 
 using namespace tpsim;
@@ -254,3 +255,5 @@ TEST_CASE("rounding: without the collective's term correct code is outside the b
 }
 
 }  // namespace
+
+}  // namespace numeric_modes_tests

@@ -6,6 +6,7 @@
 #include <tests/support/catch.hpp>
 #include <tests/support/verify_fixture.hpp>
 
+namespace numeric_report_tests {
 namespace {
 
 using namespace tpsim;
@@ -183,3 +184,5 @@ TEST_CASE("integer: a fault of an mlp shows in the part that has it") {
 }
 
 }  // namespace
+
+}  // namespace numeric_report_tests

@@ -6,6 +6,7 @@
 #include <tests/support/symbolic_fixture.hpp>
 #include <tpsim/verify/report_text.hpp>
 
+namespace odd_modules_tests {
 namespace {
 
 using namespace tpsim;
@@ -135,3 +136,5 @@ TEST_CASE("odd modules: parts of different sums are not one sum") {
   CHECK(context.findings().size() == 1);
   for (const SymbolicTensor& t : ranks) CHECK(compare(context, t, wanted));
 }
+
+}  // namespace odd_modules_tests

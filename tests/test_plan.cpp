@@ -5,6 +5,7 @@
 #include <tests/support/group_mix.hpp>
 #include <tests/support/square_mlp.hpp>
 
+namespace plan_tests {
 namespace {
 
 using namespace tpsim;
@@ -158,3 +159,5 @@ TEST_CASE("plan: a module that does not fit its plan is refused before anything 
               }),
               "names", "full() has 1 results, the plan 2 outputs"));
 }
+
+}  // namespace plan_tests

@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: MIT
 // Configs and command lines that `tpsim plan` refuses.
-#ifdef TPSIM_PROGRAM
-
 #include <nlohmann/json.hpp>
 
 #include <tests/support/catch.hpp>
 #include <tests/support/llama_config.hpp>
 #include <tests/support/run_command.hpp>
 
-namespace tpsim::test {
+namespace tpsim::test::plan_bad_input_tests {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -140,6 +138,4 @@ TEST_CASE("plan: bad command lines are refused with a hint", "[command]") {
   CHECK(Json::parse(json.out)["result"] == "error");
 }
 
-}  // namespace tpsim::test
-
-#endif
+}  // namespace tpsim::test::plan_bad_input_tests

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT
 // `tpsim plan` as a user runs it: JSON, and configs from files. Its text is among the terminal
 // sessions of test_command.cpp.
-#ifdef TPSIM_PROGRAM
-
 #include <cmath>
 
 #include <nlohmann/json.hpp>
@@ -11,7 +9,7 @@
 #include <tests/support/llama_config.hpp>
 #include <tests/support/run_command.hpp>
 
-namespace tpsim::test {
+namespace tpsim::test::plan_command_tests {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -259,6 +257,4 @@ TEST_CASE("plan: all tp up to 512 take no memory to speak of", "[command]") {
     }
 }
 
-}  // namespace tpsim::test
-
-#endif
+}  // namespace tpsim::test::plan_command_tests

@@ -2,7 +2,7 @@
 // Bytes and collectives of a tp, against calculations that are written out here.
 #include <tests/support/model_shapes.hpp>
 
-namespace tpsim::test {
+namespace tpsim::test::plan_cost_tests {
 namespace {
 
 std::vector<std::string> collectives(const TpCost& cost) {
@@ -176,4 +176,4 @@ TEST_CASE("tp cost: quantised weights count their scales and zero points") {
   CHECK(weight_bytes(m, 64, 64, true) == 64 * 64 / 2 + 64 * 2);
 }
 
-}  // namespace tpsim::test
+}  // namespace tpsim::test::plan_cost_tests

@@ -2,7 +2,7 @@
 // The smallest padding that makes an illegal tp legal: against brute force and hand-made numbers.
 #include <tests/support/model_shapes.hpp>
 
-namespace tpsim::test {
+namespace tpsim::test::plan_padding_tests {
 namespace {
 
 constexpr Engine engines[] = {Engine::nano_vllm, Engine::vllm, Engine::megatron,
@@ -75,4 +75,4 @@ TEST_CASE("tp padding: what cannot be counted is not proposed") {
   CHECK_FALSE(smallest_padding(m, Engine::vllm, 8, RuleArea::mlp));
 }
 
-}  // namespace tpsim::test
+}  // namespace tpsim::test::plan_padding_tests

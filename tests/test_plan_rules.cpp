@@ -7,7 +7,7 @@
 #include <tests/support/catch.hpp>
 #include <tests/support/model_shapes.hpp>
 
-namespace tpsim::test {
+namespace tpsim::test::plan_rules_tests {
 namespace {
 
 std::vector<Index> legal(const ModelShape& m, Engine engine, Index most = 64) {
@@ -213,4 +213,4 @@ TEST_CASE("tp rules: whole experts are shared out over ep, by each engine in its
   CHECK(padding->padded.expert_intermediate == 772);
 }
 
-}  // namespace tpsim::test
+}  // namespace tpsim::test::plan_rules_tests

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Every plan with small odd sizes at every tp to 16: what is legal passes all readings, in a
 // prefill and in decode steps; what is not is refused with every reason.
-#ifdef TPSIM_PROGRAM
-
 #include <nlohmann/json.hpp>
 
 #include <sim/check_command.hpp>
@@ -11,7 +9,7 @@
 #include <tests/support/catch.hpp>
 #include <tests/support/test_files.hpp>
 
-namespace tpsim::test {
+namespace tpsim::test::plan_sweep_tests {
 namespace {
 
 using cli::CheckedModel;
@@ -142,6 +140,4 @@ TEST_CASE("plan sweep: every plan passes at every tp to 16 and refuses the other
   }
 }
 
-}  // namespace tpsim::test
-
-#endif
+}  // namespace tpsim::test::plan_sweep_tests

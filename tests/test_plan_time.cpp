@@ -4,7 +4,7 @@
 
 #include <tests/support/model_shapes.hpp>
 
-namespace tpsim::test {
+namespace tpsim::test::plan_time_tests {
 namespace {
 
 // Entries of llama-3-8b on one of 8 ranks: layers, with what is whole on every rank, and head.
@@ -82,4 +82,4 @@ TEST_CASE("tp time: the default peak is that of the dtype") {
   CHECK(default_flops(DType::f32) == 67e12);
 }
 
-}  // namespace tpsim::test
+}  // namespace tpsim::test::plan_time_tests

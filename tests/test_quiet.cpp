@@ -9,6 +9,8 @@
 
 #include <properties/generators.hpp>
 
+namespace quiet_tests {
+
 using namespace tpsim;
 using namespace tpsim::testing;
 namespace laws = tpsim::properties;
@@ -112,3 +114,5 @@ TEST_CASE("quiet: a hundred thousand right layers stay within their rounding bou
   CHECK(worst > 0.3);  // the bounds are no wider than they need to be
   CHECK(worst <= 1);
 }
+
+}  // namespace quiet_tests

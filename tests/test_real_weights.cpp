@@ -16,6 +16,8 @@
 #include <tests/support/test_files.hpp>
 #include <tests/support/torch_bounds.hpp>
 
+namespace real_weights_tests {
+
 using namespace tpsim;
 using tpsim::test::test_data;
 
@@ -245,3 +247,5 @@ TEST_CASE("real weights: exchanged parts and wrong sums do not give the golden a
   }
   CHECK(shown > 50);
 }
+
+}  // namespace real_weights_tests

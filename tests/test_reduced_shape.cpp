@@ -6,7 +6,7 @@
 
 #include <tests/support/catch.hpp>
 
-namespace tpsim::test {
+namespace tpsim::test::reduced_shape_tests {
 namespace {
 
 int order(Index a, Index b) { return a < b ? -1 : a > b ? 1 : 0; }
@@ -184,4 +184,4 @@ TEST_CASE("reduced shape: a plan that is bound again has the small sizes") {
   }
 }
 
-}  // namespace tpsim::test
+}  // namespace tpsim::test::reduced_shape_tests

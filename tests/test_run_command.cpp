@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: MIT
 // `tpsim run` as a user runs it: tokens, stages, JSON, and what cannot be asked.
-#ifdef TPSIM_PROGRAM
-
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
@@ -13,7 +11,7 @@
 
 #include "sim/run_command.hpp"
 
-namespace tpsim::test {
+namespace tpsim::test::run_command_tests {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -288,6 +286,4 @@ TEST_CASE("run: another weight on the ranks is found in the stage that it is in"
   }
 }
 
-}  // namespace tpsim::test
-
-#endif
+}  // namespace tpsim::test::run_command_tests

@@ -8,6 +8,8 @@
 #include <tpsim/layout/full_tensor.hpp>
 #include <tpsim/layout/row_identity.hpp>
 
+namespace runs_tests {
+
 using namespace tpsim;
 using test::list;
 
@@ -136,3 +138,5 @@ TEST_CASE("full tensor: rows outside are refused") {
   CHECK_THROWS_AS(full.pieces(-1, 2, 0, 3), LayoutError);
   CHECK(full.pieces(0, 6, 0, 3).size() == 2);
 }
+
+}  // namespace runs_tests

@@ -8,6 +8,8 @@
 #include <tpsim/backend/eigen/eigen_backend.hpp>
 #include <tpsim/backend/field/field_backend.hpp>
 
+namespace scaling_tests {
+
 using namespace tpsim;
 
 TEST_CASE("scaling: the field divides exactly, and -1 takes away what was added") {
@@ -54,3 +56,5 @@ TEST_CASE("scaling: without bounds the values are the same") {
   CHECK(with.add(x, x).value == without.add(x, x).value);
   CHECK(!without.add(x, x).has_bound());
 }
+
+}  // namespace scaling_tests

@@ -5,6 +5,8 @@
 #include <tests/support/catch.hpp>
 #include <tests/support/symbolic_fixture.hpp>
 
+namespace symbolic_backend_tests {
+
 using namespace tpsim;
 using namespace tpsim::test;
 
@@ -245,3 +247,5 @@ TEST_CASE("rows that were never written make the result differ") {
   CHECK(contains(difference->text, "unwritten rows of o_proj.weight"));
   CHECK(context.findings().empty());
 }
+
+}  // namespace symbolic_backend_tests

@@ -5,6 +5,8 @@
 #include <tests/support/catch.hpp>
 #include <tests/support/symbolic_fixture.hpp>
 
+namespace symbolic_layers_tests {
+
 using namespace tpsim;
 using namespace tpsim::test;
 
@@ -174,3 +176,5 @@ TEST_CASE("column shards: an all_reduce in place of a gather sums different colu
                  "rank 0 holds Lin(x, weight) columns [0, 2), rank 1 holds "
                  "Lin(x, weight) columns [2, 4)"));
 }
+
+}  // namespace symbolic_layers_tests

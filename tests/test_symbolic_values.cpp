@@ -7,6 +7,8 @@
 #include <tests/support/catch.hpp>
 #include <tests/support/symbolic_fixture.hpp>
 
+namespace symbolic_values_tests {
+
 using namespace tpsim;
 using namespace tpsim::test;
 
@@ -245,3 +247,5 @@ TEST_CASE("columns of which different parts are summed stay apart when joined") 
   REQUIRE(joined.columns.size() == 2);
   CHECK(joined.columns[1].terms[0].summed.str() == "[4, 8) of 8");
 }
+
+}  // namespace symbolic_values_tests

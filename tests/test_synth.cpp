@@ -16,7 +16,7 @@
 #include <tests/support/catch.hpp>
 #include <tests/support/test_files.hpp>
 
-namespace tpsim::test {
+namespace tpsim::test::synth_tests {
 namespace {
 
 namespace fs = std::filesystem;
@@ -301,4 +301,4 @@ TEST_CASE("synth: a config without a dtype gets one", "[synth]") {
   CHECK(model.notes == std::vector<std::string>{"the config gives no dtype; the weights are bf16"});
 }
 
-}  // namespace tpsim::test
+}  // namespace tpsim::test::synth_tests

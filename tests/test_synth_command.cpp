@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: MIT
 // `tpsim synth` as a user runs it: JSON, text, refusals, and what is left after it was stopped.
-#ifdef TPSIM_PROGRAM
-
 #include <chrono>
 #include <csignal>
 #include <set>
@@ -14,7 +12,7 @@
 #include <tests/support/catch.hpp>
 #include <tests/support/run_command.hpp>
 
-namespace tpsim::test {
+namespace tpsim::test::synth_command_tests {
 namespace {
 
 namespace fs = std::filesystem;
@@ -249,5 +247,4 @@ TEST_CASE("synth command: nothing is left when it is interrupted", "[command][sy
   }
 }
 
-}  // namespace tpsim::test
-#endif  // TPSIM_PROGRAM
+}  // namespace tpsim::test::synth_command_tests

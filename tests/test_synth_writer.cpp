@@ -13,7 +13,7 @@
 #include <tests/support/catch.hpp>
 #include <tests/support/test_files.hpp>
 
-namespace tpsim::test {
+namespace tpsim::test::synth_writer_tests {
 namespace {
 
 namespace fs = std::filesystem;
@@ -296,4 +296,4 @@ TEST_CASE("safetensors writer: a place that is no folder is refused", "[synth]")
   CHECK(tree(folder.path()).size() == 2);
 }
 
-}  // namespace tpsim::test
+}  // namespace tpsim::test::synth_writer_tests

@@ -8,6 +8,8 @@
 #include <tests/support/catch.hpp>
 #include <tests/support/transition_symbolic.hpp>
 
+namespace transition_static_tests {
+
 using namespace tpsim;
 using namespace tpsim::test;
 
@@ -248,3 +250,5 @@ TEST_CASE("verifier mutants: each weakened rule contradicts the field on rows of
                    "linear S(1, L, m), S(1, L, m) -> P (wrong): every column is contracted m "
                    "times") == 1);
 }
+
+}  // namespace transition_static_tests

@@ -7,6 +7,8 @@
 #include <tests/support/catch.hpp>
 #include <tests/support/transition_symbolic.hpp>
 
+namespace transition_table_tests {
+
 using namespace tpsim;
 using namespace tpsim::test;
 
@@ -84,3 +86,5 @@ TEST_CASE("transition table: a legal row that claims another state is refuted") 
   }
   CHECK(refuted > 250);
 }
+
+}  // namespace transition_table_tests

@@ -9,6 +9,7 @@
 #include <tpsim/layout/memory_values.hpp>
 #include <tpsim/verify/module.hpp>
 
+namespace verifier_mutants_tests {
 namespace {
 
 using namespace tpsim;
@@ -221,3 +222,5 @@ TEST_CASE("verifier mutant: accepting partial + replicated in the whole static r
   CHECK(!passes(*biased, Reading::statics));
   CHECK(passes(*biased, Reading::statics, Weakening::accept_partial_plus_replicated));
 }
+
+}  // namespace verifier_mutants_tests

@@ -6,6 +6,7 @@
 
 #include <tests/support/verify_fixture.hpp>
 
+namespace verify_tests {
 namespace {
 
 using namespace tpsim;
@@ -263,3 +264,5 @@ TEST_CASE("requests: an illegal tp names every rule and the legal tp") {
     CHECK(e.hint() == "tp can be 1, 2, 4 or 8");
   }
 }
+
+}  // namespace verify_tests

@@ -10,6 +10,7 @@
 
 #include <tpsim/layout/memory_values.hpp>
 
+namespace verify_overlooked_tests {
 namespace {
 
 using namespace tpsim;
@@ -164,3 +165,5 @@ TEST_CASE("order: one other order on all partners is a remark, on one of them a 
     CHECK(ids.count("exact") == 1);
   }
 }
+
+}  // namespace verify_overlooked_tests

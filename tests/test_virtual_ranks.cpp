@@ -8,6 +8,8 @@
 #include <tpsim/comm/fixed_rank.hpp>
 #include <tpsim/comm/virtual_ranks.hpp>
 
+namespace virtual_ranks_tests {
+
 using namespace tpsim;
 using namespace tpsim::test;
 
@@ -251,3 +253,5 @@ TEST_CASE("virtual ranks: a rank that returns or throws does not hold up a meeti
   }),
                   CollectiveMismatch);
 }
+
+}  // namespace virtual_ranks_tests

@@ -8,6 +8,8 @@
 #include <tpsim/comm/fixed_rank.hpp>
 #include <tpsim/comm/virtual_ranks.hpp>
 
+namespace virtual_ranks_errors_tests {
+
 using namespace tpsim;
 using namespace tpsim::test;
 
@@ -239,3 +241,5 @@ TEST_CASE("virtual ranks: threads may run worlds of their own at the same time")
   for (std::thread& t : threads) t.join();
   CHECK(sums == std::vector<double>{28, 36, 44, 52});
 }
+
+}  // namespace virtual_ranks_errors_tests

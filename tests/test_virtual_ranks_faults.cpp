@@ -7,6 +7,8 @@
 #include <tests/support/mismatched_calls.hpp>
 #include <tpsim/comm/virtual_ranks.hpp>
 
+namespace virtual_ranks_faults_tests {
+
 using namespace tpsim;
 using namespace tpsim::test;
 
@@ -122,3 +124,5 @@ TEST_CASE("virtual ranks: groups that wait for each other are a finding") {
   CHECK(e.ranks()[0].group_rank == 0);
   CHECK(e.ranks()[3].collectives == 2);
 }
+
+}  // namespace virtual_ranks_faults_tests

@@ -8,6 +8,7 @@
 
 #include <tpsim/layout/memory_values.hpp>
 
+namespace vocab_tests {
 namespace {
 
 using namespace tpsim;
@@ -323,3 +324,5 @@ TEST_CASE("lookup: without numbers every id is followed, whichever tokens a batc
       {false, true, false, true, false, true});
   CHECK(odd.columns[0].terms[0].summed.str() == "[1, 2) [3, 4) [5, 6) of 6");
 }
+
+}  // namespace vocab_tests

@@ -12,6 +12,7 @@
 
 #include <tpsim/layout/memory_values.hpp>
 
+namespace vocab_argmax_tests {
 namespace {
 
 using namespace tpsim;
@@ -385,3 +386,5 @@ TEST_CASE("argmax: a choice is no partial sum, and pairs are not to be mixed") {
   (void)b.best_of(b.concat(crossed, 1));
   CHECK(test::contains(test::messages(other), "not a maximum and its id"));
 }
+
+}  // namespace vocab_argmax_tests

@@ -15,6 +15,8 @@
 #include <tests/support/test_files.hpp>
 #include <tests/support/verify_fixture.hpp>
 
+namespace vocab_checkpoint_tests {
+
 using namespace tpsim;
 using namespace tpsim::testing;
 using tpsim::test::test_data;
@@ -137,3 +139,5 @@ TEST_CASE("checkpoint: the head's tensor of a tied model may be there, and is no
   REQUIRE(missing.findings.size() == 1);
   CHECK(missing.findings[0].tensor == "lm_head.weight");
 }
+
+}  // namespace vocab_checkpoint_tests

@@ -7,6 +7,7 @@
 #include <tests/support/symbolic_fixture.hpp>
 #include <tests/support/verify_fixture.hpp>
 
+namespace vocab_padding_tests {
 namespace {
 
 using namespace tpsim;
@@ -213,3 +214,5 @@ TEST_CASE("padding: the numbers of a rank of padding alone are the last row's") 
     CHECK(compared == 12);
   }
 }
+
+}  // namespace vocab_padding_tests

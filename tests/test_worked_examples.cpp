@@ -10,6 +10,8 @@
 
 #include <tests/support/catch.hpp>
 
+namespace worked_examples_tests {
+
 using namespace tpsim;
 
 namespace {
@@ -242,3 +244,5 @@ TEST_CASE("worked example: merged rank 0 holds gate 1 1 and up 2 2") {
   for (const Seen& s : merged_example(4)) CHECK(s.weight == filled({1, 2}, 3));
   CHECK_THROWS_AS(merged_example(3), LayoutError);
 }
+
+}  // namespace worked_examples_tests

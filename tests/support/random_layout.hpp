@@ -35,7 +35,7 @@ struct RandomLayout {
   }
 };
 
-namespace detail {
+namespace random_parts {
 
 // A part of at most `depth` nested parentheses; labels are numbered in order.
 inline RandomLayout random_part(int depth, int& label) {
@@ -75,14 +75,14 @@ inline RandomLayout random_part(int depth, int& label) {
   return out;
 }
 
-}  // namespace detail
+}  // namespace random_parts
 
 /// For use inside a property: every choice is drawn, so that a failure shrinks.
 inline RandomLayout random_layout() {
   RandomLayout out;
   int label = 0;
   for (int parts = *rc::gen::inRange(1, 4); parts > 0; --parts) {
-    RandomLayout part = detail::random_part(2, label);
+    RandomLayout part = random_parts::random_part(2, label);
     out.text += (out.text.empty() ? "" : " + ") + part.text;
     out.owners.insert(out.owners.end(), part.owners.begin(), part.owners.end());
   }
