@@ -45,7 +45,13 @@ if [ ! -e build/CMakeCache.txt ]; then
   if command -v ninja >/dev/null; then generator=(-G Ninja); fi
   cmake -S . -B build "${generator[@]}" -DCMAKE_BUILD_TYPE=Release
 fi
+# A compiler takes up to 2.6 GB.
 jobs=$(nproc 2>/dev/null || echo 2)
-echo "setup: building with $jobs jobs"
+free=$(awk '/^MemAvailable:/ { print int($2 / 2600000) }' /proc/meminfo 2>/dev/null || true)
+if [ -n "$free" ] && [ "$free" -lt "$jobs" ]; then
+  jobs=$((free > 1 ? free : 1))
+  echo "setup: memory for $jobs compilers"
+fi
+echo "setup: building with $jobs jobs; on 2 cores it takes about 4 minutes"
 cmake --build build --parallel "$jobs"
 echo "setup: done. Try ./build/tpsim --tp 4 --layer qkv"
