@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <tpsim/comm/detail/world.hpp>
+#include <tpsim/comm/process/process_ranks.hpp>
 
 namespace tpsim::process {
 namespace {
