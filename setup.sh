@@ -45,12 +45,13 @@ if [ ! -e build/CMakeCache.txt ]; then
   if command -v ninja >/dev/null; then generator=(-G Ninja); fi
   cmake -S . -B build "${generator[@]}" -DCMAKE_BUILD_TYPE=Release
 fi
-# A compiler takes up to 2.6 GB.
+# CMakeLists.txt tells what memory a compiler takes, and where it takes more.
 jobs=$(nproc 2>/dev/null || echo 2)
-free=$(awk '/^MemAvailable:/ { print int($2 / 2600000) }' /proc/meminfo 2>/dev/null || true)
+free=$(awk '/^MemTotal:/ { each = $2 > 18000 * 1024 ? 3400000 : 2600000 }
+  /^MemAvailable:/ { print int($2 / each) }' /proc/meminfo 2>/dev/null || true)
 if [ -n "$free" ] && [ "$free" -lt "$jobs" ]; then
   jobs=$((free > 1 ? free : 1))
-  echo "setup: memory for $jobs compilers"
+  echo "setup: there is not memory for a compiler on each core"
 fi
 echo "setup: building with $jobs jobs; on 2 cores it takes about 4 minutes"
 cmake --build build --parallel "$jobs"
